@@ -1,0 +1,253 @@
+/* deepinfer: inference of DeepSeek-V4.1-Flash checkpoints. Public C API.
+ *
+ * A model is an opened checkpoint (memory-mapped weights, config, tokenizer); it never changes after
+ * di_model_open and may be shared by several engines and threads. An engine holds the KV cache and the
+ * requests in flight, and turns requests into outputs one step at a time.
+ *
+ *     di_model *model;
+ *     di_engine *engine;
+ *     di_model_open("/models/v4.1-flash", NULL, &model);
+ *     di_engine_create(model, NULL, &engine);
+ *     di_request request = DI_REQUEST_INIT;
+ *     request.text = "Once upon a time";
+ *     di_result *result;
+ *     di_generate(engine, &request, NULL, NULL, &result);
+ *     puts(result->text);
+ *
+ * Conventions
+ * - Fallible functions return di_status; outputs are last and set only on success. di_last_error()
+ *   is the one-line text of the calling thread's latest failure.
+ * - Structs passed in are borrowed for the call only. Structs given out say who frees them.
+ * - There is no global state: two models, or two engines of one model, know nothing of each other.
+ * - Threads: di_engine_submit, di_engine_cancel, di_engine_poll may be called from any thread at any
+ *   time; di_engine_step and di_generate from any thread, one at a time per engine (a second caller
+ *   waits). Everything on a model but di_model_close is free-threaded.
+ * - Text is UTF-8. Token ids are int32, 0 <= id < vocab_size.
+ */
+#ifndef DEEPINFER_H
+#define DEEPINFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DI_VERSION_MAJOR 0
+#define DI_VERSION_MINOR 1
+#define DI_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define DI_API __attribute__((visibility("default")))
+#else
+#define DI_API
+#endif
+
+typedef enum di_status {
+    DI_OK = 0,
+    DI_ERR_ARGUMENT = 1,    /* the caller's fault: a value out of its range, a NULL, an unknown name */
+    DI_ERR_INPUT = 2,       /* a file or message is not what it must be */
+    DI_ERR_IO = 3,          /* the system refused: not found, no permission, disk full, network */
+    DI_ERR_MEMORY = 4,      /* an allocation failed, or a plan does not fit the given budget */
+    DI_ERR_UNSUPPORTED = 5, /* well formed, but this build or machine cannot do it */
+    DI_ERR_RUNTIME = 6,     /* failed while computing: non-finite logits, file cut while mapped */
+    DI_ERR_CANCELLED = 7
+} di_status;
+
+DI_API const char *di_status_name(di_status status);
+/* Text of the calling thread's latest error; "" if none. Valid until its next call. */
+DI_API const char *di_last_error(void);
+DI_API const char *di_version(void); /* "0.1.0" */
+
+/* ---------------------------------------------------------------------------------- options */
+
+typedef struct di_options {
+    /* Everything 0 or NULL means: the DEEPINFER_* environment variable if set, else the default.
+     * `deepinfer config` prints the effective values; docs/options.md lists them. */
+    const char *accelerator; /* "cpu" (default), "nvidia"; anything else is refused */
+    int n_threads;           /* CPU worker threads; default: the CPUs this process may run on */
+    int max_step_tokens;     /* most tokens of one forward pass = the prefill chunk; default 512 */
+    int64_t max_context_len; /* tokens a sequence may have; default: the config's limit */
+    const char *isa;         /* highest CPU kernel level to use, e.g. "ref"; default: the best */
+    const char *kernels;     /* "op=kernel,op=kernel": forces kernels, for bisecting */
+} di_options;
+
+/* -------------------------------------------------------------------------------------- model */
+
+typedef struct di_model di_model;
+
+/* Opens a checkpoint directory: plain, a Hugging Face cache snapshot, or a cache entry
+ * ("models--org--name", resolved through refs/main). Every tensor of the config is looked up and its
+ * dtype, shape and scale shape checked before this returns; nothing is copied. Free with
+ * di_model_close after all its engines. */
+DI_API di_status di_model_open(const char *path, const di_options *options, di_model **out);
+DI_API void di_model_close(di_model *model); /* NULL is fine */
+
+DI_API int32_t di_model_vocab_size(const di_model *model);
+DI_API int64_t di_model_max_context(const di_model *model); /* tokens, prompt and output together */
+
+/* Text to ids. With parse_special, texts of special and added tokens ("<｜User｜>") become those
+ * tokens; without, they are ordinary text: use that for anything a user wrote. *ids is malloc'ed,
+ * release with di_free. text may hold NUL and invalid UTF-8 (bytes come back unchanged). */
+DI_API di_status di_tokenize(const di_model *model, const char *text, size_t text_bytes,
+                             bool parse_special, int32_t **ids, size_t *n_ids);
+/* Ids to text; *text is malloc'ed and NUL-terminated, *text_bytes excludes the NUL. */
+DI_API di_status di_detokenize(const di_model *model, const int32_t *ids, size_t n_ids,
+                               bool skip_special, char **text, size_t *text_bytes);
+DI_API void di_free(void *memory);
+
+/* ----------------------------------------------------------------------------------- requests */
+
+/* Initialise with DI_SAMPLING_PARAMS_INIT (neutral values), or with di_model_sampling_defaults (the
+ * checkpoint's generation_config.json). Values out of range are refused at submission. */
+typedef struct di_logit_bias {
+    int32_t token_id;
+    float bias; /* added to the logit; finite, or -INFINITY to ban the token */
+} di_logit_bias;
+
+typedef struct di_sampling_params {
+    double temperature;        /* >= 0; 0 = greedy, ties to the lowest id */
+    int32_t top_k;             /* 0 or -1 = off; else keep the top_k largest */
+    double top_p;              /* 0 <= top_p <= 1; 1 = off; at least one token stays */
+    double min_p;              /* 0 <= min_p <= 1; 0 = off; relative to the most likely token */
+    double repetition_penalty; /* > 0; 1 = off; over prompt and output */
+    double presence_penalty;   /* -2 .. 2; over the output */
+    double frequency_penalty;  /* -2 .. 2; over the output */
+    const di_logit_bias *logit_bias;
+    size_t n_logit_bias;
+    bool has_seed;
+    uint64_t seed;      /* without has_seed a fresh one is drawn and reported in the result */
+    int64_t max_tokens; /* most new tokens; 0 = only score the prompt; -1 = up to the context limit */
+    int64_t min_tokens; /* EOS, stop ids and stop strings act only after that many new tokens */
+    bool ignore_eos;
+    const int32_t *stop_ids; /* end the output; the id itself is kept in token_ids, not in text */
+    size_t n_stop_ids;
+    const char *const *stop; /* strings that end the output; not part of text */
+    size_t n_stop;
+    int32_t n_logprobs;     /* -1 = none; N >= 0: the chosen token's and the N largest */
+    bool processed_logprobs; /* after penalties, temperature and filters instead of raw */
+    bool prompt_logprobs;    /* also for the prompt tokens (from the second on) */
+} di_sampling_params;
+
+#define DI_SAMPLING_PARAMS_INIT                                                                    \
+    {                                                                                              \
+        .temperature = 1.0, .top_p = 1.0, .repetition_penalty = 1.0, .max_tokens = -1,             \
+        .n_logprobs = -1                                                                           \
+    }
+
+DI_API void di_model_sampling_defaults(const di_model *model, di_sampling_params *out);
+
+/* Exactly one of token_ids, text, messages_json is set. */
+typedef struct di_request {
+    const int32_t *token_ids; /* used as they are */
+    size_t n_token_ids;
+    const char *text;          /* tokenized as plain text after BOS; special tokens are not parsed */
+    size_t text_bytes;         /* 0 = strlen(text) */
+    const char *messages_json; /* chat: a JSON array of messages, or an object with "messages" and
+                                  "thinking_mode", "reasoning_effort", ...; see docs/chat.md */
+    bool parse_special;        /* let special tokens in `text` become tokens */
+    di_sampling_params sampling;
+} di_request;
+
+#define DI_REQUEST_INIT                                                                            \
+    {                                                                                              \
+        .sampling = DI_SAMPLING_PARAMS_INIT                                                        \
+    }
+
+typedef enum di_finish_reason {
+    DI_FINISH_NONE = 0, /* still running */
+    DI_FINISH_STOP,     /* EOS, a stop id or a stop string */
+    DI_FINISH_LENGTH,   /* max_tokens or the context limit */
+    DI_FINISH_CANCELLED,
+    DI_FINISH_ERROR /* this request failed; others go on */
+} di_finish_reason;
+
+DI_API const char *di_finish_reason_name(di_finish_reason reason); /* "stop", "length", ... */
+
+typedef struct di_logprob {
+    int32_t token_id;
+    float logprob;
+    int32_t rank; /* 1 = most likely */
+} di_logprob;
+
+/* Logprobs of one position: the chosen token first, then the n_logprobs largest, best first. */
+typedef struct di_position_logprobs {
+    const di_logprob *entries;
+    size_t n_entries;
+} di_position_logprobs;
+
+typedef uint64_t di_request_id; /* unique within an engine, never 0 */
+
+/* What one step added to one request. Everything pointed to lives until the next di_engine_poll on
+ * the same engine by the same thread, or the return of the callback. */
+typedef struct di_output {
+    di_request_id id;
+    const int32_t *token_ids; /* new tokens */
+    size_t n_token_ids;
+    const char *text; /* new text, whole UTF-8 characters; may be empty while a character or a
+                         possible stop string is incomplete */
+    size_t text_bytes;
+    const di_position_logprobs *logprobs; /* [n_token_ids], or NULL */
+    di_finish_reason finish_reason;
+    di_status status;  /* of a request with DI_FINISH_ERROR */
+    const char *error; /* its text, else "" */
+} di_output;
+
+/* The whole of one request. Free with di_result_free. */
+typedef struct di_result {
+    di_request_id id;
+    const int32_t *prompt_token_ids;
+    size_t n_prompt_token_ids;
+    const int32_t *token_ids;
+    size_t n_token_ids;
+    const char *text; /* NUL-terminated */
+    size_t text_bytes;
+    const di_position_logprobs *logprobs;        /* [n_token_ids], or NULL */
+    const di_position_logprobs *prompt_logprobs; /* [n_prompt_token_ids], entry 0 empty, or NULL */
+    di_finish_reason finish_reason;
+    uint64_t seed; /* the seed used: pass it in to repeat this result */
+    double ttft_ms;           /* submission to first token; 0 if there was none */
+    double prefill_ms;        /* time spent on the prompt */
+    double decode_ms;         /* time spent on the new tokens after the first */
+    double tokens_per_second; /* decode rate; 0 with fewer than two tokens */
+} di_result;
+
+DI_API void di_result_free(di_result *result);
+
+/* ------------------------------------------------------------------------------------- engine */
+
+typedef struct di_engine di_engine;
+
+DI_API di_status di_engine_create(di_model *model, const di_options *options, di_engine **out);
+DI_API void di_engine_destroy(di_engine *engine); /* NULL is fine; unfinished requests are dropped */
+
+/* Checks the request and queues it. A prompt that is empty, holds an id outside the vocabulary or
+ * does not fit the context is refused here. */
+DI_API di_status di_engine_submit(di_engine *engine, const di_request *request,
+                                  di_request_id *out);
+/* Ends a request as soon as the running step allows; it still gives a last output. Unknown and
+ * finished ids are ignored. */
+DI_API void di_engine_cancel(di_engine *engine, di_request_id id);
+/* One forward pass over the scheduled tokens. *has_work tells whether requests are left. A failure
+ * that concerns one request ends that request and is not a failure of the step. */
+DI_API di_status di_engine_step(di_engine *engine, bool *has_work);
+/* Takes the oldest output not yet taken: true if there was one. */
+DI_API bool di_engine_poll(di_engine *engine, di_output *out);
+/* The whole of a finished request, once; DI_ERR_ARGUMENT if it is unknown, unfinished or taken. */
+DI_API di_status di_engine_take_result(di_engine *engine, di_request_id id, di_result **out);
+
+/* Called after each step that gave output. Return false to cancel the request. */
+typedef bool (*di_token_callback)(void *user, const di_output *output);
+
+/* Submits, steps until this request ends, and returns the whole. Steps other requests of the engine
+ * too. callback may be NULL. A cancelled request returns DI_OK with its finish reason. */
+DI_API di_status di_generate(di_engine *engine, const di_request *request,
+                             di_token_callback callback, void *user, di_result **out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

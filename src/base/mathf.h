@@ -1,0 +1,87 @@
+/* Transcendental functions in plain fp32 arithmetic with a fixed order of operations, so that every
+ * machine, vector width and C library gives the same bits (libm's own depend on its version and on
+ * FMA). Files that include this are compiled with -ffp-contract=off. Errors below are the largest
+ * seen in tests/unit/mathf_test.c against double precision. */
+#ifndef DI_BASE_MATHF_H
+#define DI_BASE_MATHF_H
+
+#include "base/fp.h"
+
+/* e^x, under 1.5 ulp; 0 below -87.33 (no subnormal results), +inf above 88.72, NaN stays. */
+static inline float di_expf(float x)
+{
+    if (!(x > -87.33f))
+        return x != x ? x : 0.0f;
+    if (x > 88.72f)
+        return INFINITY;
+    const float shift = 0x1.8p23f; /* rounds to nearest integer by addition */
+    const float n = (x * 0x1.715476p0f + shift) - shift;
+    const float r = (x - n * 0x1.62e400p-1f) - n * 0x1.7f7d1cp-20f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    const float y = (p * (r * r) + r) + 1.0f;
+    const int32_t e = (int32_t)n;
+    if (e > 127) /* 2^128 is no fp32: scale in two steps */
+        return y * 0x1p127f * 2.0f;
+    return y * di_f32_from_bits((uint32_t)(e + 127) << 23);
+}
+
+/* ln x for x > 0 (normal), under 1.5 ulp; -inf at 0, NaN below. */
+static inline float di_logf(float x)
+{
+    if (!(x > 0.0f))
+        return x == 0.0f ? -INFINITY : __builtin_nanf("");
+    if (x == INFINITY)
+        return x;
+    uint32_t u = di_f32_bits(x);
+    int32_t e = (int32_t)(u >> 23) - 126;
+    float m = di_f32_from_bits((u & 0x7fffffu) | 0x3f000000u); /* [0.5, 1) */
+    if (m < 0x1.6a09e6p-1f) {
+        m = m + m;
+        e--;
+    }
+    m -= 1.0f;
+    const float z = m * m;
+    float p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    const float fe = (float)e;
+    const float y = (p * m * z + fe * -2.12194440e-4f) - 0.5f * z;
+    return (m + y) + fe * 0.693359375f;
+}
+
+/* ln(1 + x) for x >= 0, by the quotient that cancels the rounding of 1 + x. */
+static inline float di_log1pf(float x)
+{
+    const float u = 1.0f + x;
+    if (u == 1.0f)
+        return x;
+    return di_logf(u) * (x / (u - 1.0f));
+}
+
+static inline float di_sigmoidf(float x)
+{
+    return 1.0f / (1.0f + di_expf(-x));
+}
+
+static inline float di_siluf(float x)
+{
+    return x / (1.0f + di_expf(-x));
+}
+
+static inline float di_rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+
+#endif

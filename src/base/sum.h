@@ -1,0 +1,33 @@
+/* The tree's one order of summation for long fp32 sums ("lanes16", accumulation-order id 1): element i
+ * goes to lane i mod 16, lanes are added pairwise 8, 4, 2, 1 apart. It is what a 16-lane vector unit (or
+ * two or four narrower ones) does by itself, so vector kernels can give the reference's bits. Products
+ * of bf16, e4m3 and e2m1 values are exact in fp32, hence fused and unfused multiply-add agree there. */
+#ifndef DI_BASE_SUM_H
+#define DI_BASE_SUM_H
+
+#include <stdint.h>
+
+enum { DI_LANES = 16 };
+
+static inline float di_lanes_total(float lane[DI_LANES])
+{
+    for (int step = DI_LANES / 2; step > 0; step /= 2)
+        for (int i = 0; i < step; i++)
+            lane[i] += lane[i + step];
+    return lane[0];
+}
+
+/* Sum of a[i] * b[i]. */
+static inline float di_dot_f32(const float *a, const float *b, int64_t n)
+{
+    float lane[DI_LANES] = {0};
+    int64_t i = 0;
+    for (; i + DI_LANES <= n; i += DI_LANES)
+        for (int j = 0; j < DI_LANES; j++)
+            lane[j] += a[i + j] * b[i + j];
+    for (int j = 0; i + j < n; j++)
+        lane[j] += a[i + j] * b[i + j];
+    return di_lanes_total(lane);
+}
+
+#endif
