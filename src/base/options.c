@@ -1,0 +1,368 @@
+#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
+
+#include "base/options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "deepinfer/tools.h"
+
+extern char **environ;
+
+static const char env_prefix[] = "DEEPINFER_";
+
+enum { MAX_THREADS = 4096 };
+
+static const char *const accelerators[] = {"cpu", NULL};
+static const char *const accelerators_elsewhere[] = {"nvidia", NULL};
+static const char *const isa_levels[] = {"best", "ref", NULL};
+
+const di_option di_option_table[DI_N_OPTIONS] = {
+    [DI_OPTION_ACCELERATOR] = {.name = "accelerator",
+                               .env = "DEEPINFER_ACCELERATOR",
+                               .type = DI_OPTION_ENUM,
+                               .offset = offsetof(di_options, accelerator),
+                               .values = accelerators,
+                               .unavailable = accelerators_elsewhere,
+                               .default_text = "cpu",
+                               .help = "where the model runs"},
+    [DI_OPTION_THREADS] = {.name = "n_threads",
+                           .env = "DEEPINFER_THREADS",
+                           .type = DI_OPTION_INT,
+                           .offset = offsetof(di_options, n_threads),
+                           .min = 1,
+                           .max = MAX_THREADS,
+                           .default_text = "the CPUs this process may run on",
+                           .help = "CPU worker threads"},
+    [DI_OPTION_MAX_STEP_TOKENS] = {.name = "max_step_tokens",
+                                   .env = "DEEPINFER_MAX_STEP_TOKENS",
+                                   .type = DI_OPTION_INT,
+                                   .offset = offsetof(di_options, max_step_tokens),
+                                   .min = 1,
+                                   .max = 65536,
+                                   .default_text = "512",
+                                   .default_number = 512,
+                                   .help = "most tokens of one forward pass: the prefill chunk"},
+    [DI_OPTION_MAX_CONTEXT_LEN] = {.name = "max_context_len",
+                                   .env = "DEEPINFER_MAX_CONTEXT_LEN",
+                                   .type = DI_OPTION_INT64,
+                                   .offset = offsetof(di_options, max_context_len),
+                                   .min = 1,
+                                   .max = INT32_MAX,
+                                   .default_text = "the model's limit",
+                                   .help =
+                                       "tokens a sequence may have, prompt and output together"},
+    [DI_OPTION_ISA] = {.name = "isa",
+                       .env = "DEEPINFER_ISA",
+                       .type = DI_OPTION_ENUM,
+                       .offset = offsetof(di_options, isa),
+                       .values = isa_levels,
+                       .default_text = "best",
+                       .help = "highest CPU kernel level to use"},
+    [DI_OPTION_KERNELS] = {.name = "kernels",
+                           .env = "DEEPINFER_KERNELS",
+                           .type = DI_OPTION_PAIRS,
+                           .offset = offsetof(di_options, kernels),
+                           .default_text = "none",
+                           .help = "forces kernels, for bisecting"},
+    [DI_OPTION_HF_MODEL_DIR] = {.name = "hf_model_dir",
+                                .env = "DEEPINFER_HF_MODEL_DIR",
+                                .type = DI_OPTION_PATH,
+                                .is_program_only = true,
+                                .default_text = "none",
+                                .help = "checkpoint directory of the program when -m is not given"},
+};
+
+/* A value and where it comes from. text is NULL and number 0 where the default is no constant. */
+typedef struct option_value {
+    const char *text;
+    int64_t number;
+    di_option_source source;
+} option_value;
+
+int di_cpu_count(void)
+{
+    int count = 0;
+    for (int n_cpus = 1024; count == 0 && n_cpus <= 1 << 20; n_cpus *= 4) {
+        cpu_set_t *set = CPU_ALLOC((size_t)n_cpus);
+        if (!set)
+            break;
+        const size_t bytes = CPU_ALLOC_SIZE((size_t)n_cpus);
+        if (sched_getaffinity(0, bytes, set) == 0)
+            count = CPU_COUNT_S(bytes, set);
+        CPU_FREE(set);
+    }
+    return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : count;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Levenshtein distance; a longer than the row is cut, which only makes it farther. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    enum { ROW = 64 };
+    size_t row[ROW + 1];
+    const size_t n = min_size(strlen(b), ROW);
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 0; a[i]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            const size_t change = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            row[j + 1] = min_size(change, min_size(row[j], row[j + 1]) + 1);
+        }
+    }
+    return row[n];
+}
+
+static const di_option *find_by_env(const char *env, size_t len)
+{
+    for (int i = 0; i < DI_N_OPTIONS; i++)
+        if (strlen(di_option_table[i].env) == len && !memcmp(di_option_table[i].env, env, len))
+            return &di_option_table[i];
+    return NULL;
+}
+
+static const di_option *find_by_name(const char *name)
+{
+    for (int i = 0; i < DI_N_OPTIONS; i++)
+        if (!strcmp(di_option_table[i].name, name))
+            return &di_option_table[i];
+    return NULL;
+}
+
+static di_status check_environment_names(void)
+{
+    for (char **entry = environ; entry && *entry; entry++) {
+        const size_t len = strcspn(*entry, "=");
+        if (strncmp(*entry, env_prefix, sizeof env_prefix - 1) || find_by_env(*entry, len))
+            continue;
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)min_size(len, sizeof name - 1), *entry);
+        const di_option *nearest = &di_option_table[0];
+        for (int i = 1; i < DI_N_OPTIONS; i++)
+            if (edit_distance(name, di_option_table[i].env) < edit_distance(name, nearest->env))
+                nearest = &di_option_table[i];
+        return di_fail(DI_ERR_ARGUMENT,
+                       "environment variable %s: no such option; the nearest is %s", name,
+                       nearest->env);
+    }
+    return DI_OK;
+}
+
+static di_status parse_enum(const di_option *option, const char *label, const char *text,
+                            option_value *out)
+{
+    for (const char *const *value = option->values; *value; value++)
+        if (!strcmp(*value, text)) {
+            out->text = *value;
+            return DI_OK;
+        }
+    DI_BUF_AUTO supported = {0};
+    for (const char *const *value = option->values; *value; value++)
+        DI_TRY(di_buf_printf(&supported, "%s\"%s\"", supported.len ? ", " : "", *value));
+    for (const char *const *value = option->unavailable; value && *value; value++)
+        if (!strcmp(*value, text))
+            return di_fail(DI_ERR_UNSUPPORTED, "%s: this build has no \"%s\", it supports %s",
+                           label, text, di_buf_str(&supported));
+    return di_fail(DI_ERR_ARGUMENT, "%s: found \"%.64s\", this build supports %s", label, text,
+                   di_buf_str(&supported));
+}
+
+static di_status check_range(const di_option *option, const char *label, int64_t number,
+                             option_value *out)
+{
+    if (number < option->min || number > option->max)
+        return di_fail(DI_ERR_ARGUMENT,
+                       "%s: found %" PRId64 ", wanted an integer from %" PRId64 " to %" PRId64,
+                       label, number, option->min, option->max);
+    out->number = number;
+    return DI_OK;
+}
+
+static di_status parse_number(const di_option *option, const char *label, const char *text,
+                              option_value *out)
+{
+    const size_t n_digits = strspn(text, "0123456789");
+    errno = 0;
+    const long long number = strtoll(text, NULL, 10);
+    if (n_digits == 0 || text[n_digits] || errno)
+        return di_fail(DI_ERR_ARGUMENT,
+                       "%s: found \"%.64s\", wanted an integer from %" PRId64 " to %" PRId64, label,
+                       text, option->min, option->max);
+    return check_range(option, label, number, out);
+}
+
+/* Length of the name at the start of text. */
+static size_t name_len(const char *text)
+{
+    return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+}
+
+static bool is_pair_list(const char *text)
+{
+    for (;; text++) {
+        const size_t left = name_len(text);
+        if (left == 0 || text[left] != '=')
+            return false;
+        text += left + 1;
+        const size_t right = name_len(text);
+        if (right == 0)
+            return false;
+        text += right;
+        if (*text != ',')
+            return *text == 0;
+    }
+}
+
+static di_status parse_text(const di_option *option, const char *label, const char *text,
+                            option_value *out)
+{
+    switch (option->type) {
+    case DI_OPTION_ENUM:
+        return parse_enum(option, label, text, out);
+    case DI_OPTION_INT:
+    case DI_OPTION_INT64:
+        return parse_number(option, label, text, out);
+    case DI_OPTION_PAIRS:
+        if (strlen(text) >= DI_OPTION_TEXT_BYTES)
+            return di_fail(DI_ERR_ARGUMENT, "%s: found %zu bytes, wanted under %d", label,
+                           strlen(text), (int)DI_OPTION_TEXT_BYTES);
+        if (!is_pair_list(text))
+            return di_fail(DI_ERR_ARGUMENT,
+                           "%s: found \"%.64s\", wanted \"op=kernel\" pairs separated by commas",
+                           label, text);
+        break;
+    case DI_OPTION_PATH:
+        break;
+    }
+    out->text = text;
+    return DI_OK;
+}
+
+/* *is_given tells whether the API caller set this option. */
+static di_status resolve_given(const di_option *option, const di_options *given, option_value *out,
+                               bool *is_given)
+{
+    *is_given = false;
+    if (!given || option->is_program_only)
+        return DI_OK;
+    const char *field = (const char *)given + option->offset;
+    int64_t number = 0;
+    const char *text = NULL;
+    int narrow;
+    switch (option->type) {
+    case DI_OPTION_INT:
+        memcpy(&narrow, field, sizeof narrow);
+        number = narrow;
+        break;
+    case DI_OPTION_INT64:
+        memcpy(&number, field, sizeof number);
+        break;
+    default:
+        memcpy(&text, field, sizeof text);
+    }
+    if (!text && number == 0)
+        return DI_OK;
+    *is_given = true;
+    out->source = DI_SOURCE_OPTION;
+    return text ? parse_text(option, option->name, text, out)
+                : check_range(option, option->name, number, out);
+}
+
+static di_status resolve(const di_option *option, const di_options *given, option_value *out)
+{
+    *out = (option_value){.source = DI_SOURCE_DEFAULT};
+    bool is_given;
+    DI_TRY(resolve_given(option, given, out, &is_given));
+    if (is_given)
+        return DI_OK;
+    const char *text = getenv(option->env);
+    if (text && *text) {
+        out->source = DI_SOURCE_ENVIRONMENT;
+        return parse_text(option, option->env, text, out);
+    }
+    out->number = option->default_number;
+    if (option->type == DI_OPTION_ENUM)
+        out->text = option->default_text;
+    return DI_OK;
+}
+
+di_status di_options_resolve(const di_options *given, di_effective_options *out)
+{
+    DI_TRY(check_environment_names());
+    option_value value[DI_N_OPTIONS];
+    for (int i = 0; i < DI_N_OPTIONS; i++)
+        DI_TRY(resolve(&di_option_table[i], given, &value[i]));
+
+    *out = (di_effective_options){
+        .accelerator = value[DI_OPTION_ACCELERATOR].text,
+        .n_threads = (int)value[DI_OPTION_THREADS].number,
+        .max_step_tokens = (int)value[DI_OPTION_MAX_STEP_TOKENS].number,
+        .max_context_len = value[DI_OPTION_MAX_CONTEXT_LEN].number,
+        .isa = value[DI_OPTION_ISA].text,
+    };
+    if (out->n_threads == 0)
+        out->n_threads = di_cpu_count();
+    const char *kernels = value[DI_OPTION_KERNELS].text;
+    if (kernels)
+        snprintf(out->kernels, sizeof out->kernels, "%s", kernels);
+    for (int i = 0; i < DI_N_OPTIONS; i++)
+        out->source[i] = value[i].source;
+    return DI_OK;
+}
+
+di_status di_option_string(const char *name, const char **out)
+{
+    DI_TRY(check_environment_names());
+    const di_option *option = name ? find_by_name(name) : NULL;
+    if (!option || !option->is_program_only)
+        return di_fail(DI_ERR_ARGUMENT, "no option \"%s\" of the program", name ? name : "");
+    option_value value;
+    DI_TRY(resolve(option, NULL, &value));
+    *out = value.text;
+    return DI_OK;
+}
+
+static void print_value(const di_option *option, const option_value *value, FILE *out)
+{
+    if (value->number)
+        fprintf(out, "%" PRId64, value->number);
+    else
+        fputs(value->text ? value->text : option->default_text, out);
+}
+
+di_status di_print_options(const di_options *options, FILE *out)
+{
+    static const char *const source_names[] = {
+        [DI_SOURCE_DEFAULT] = "default",
+        [DI_SOURCE_ENVIRONMENT] = "environment",
+        [DI_SOURCE_OPTION] = "option",
+    };
+    if (!out)
+        return di_fail(DI_ERR_ARGUMENT, "no file to print the options to");
+    di_effective_options effective;
+    DI_TRY(di_options_resolve(options, &effective)); /* all or nothing is printed */
+    for (int i = 0; i < DI_N_OPTIONS; i++) {
+        const di_option *option = &di_option_table[i];
+        option_value value;
+        DI_TRY(resolve(option, options, &value));
+        if (i == DI_OPTION_THREADS)
+            value.number = effective.n_threads;
+        fprintf(out, "%-16s = ", option->name);
+        print_value(option, &value, out);
+        fprintf(out, "  (%s; %s)\n", source_names[value.source], option->env);
+    }
+    if (fflush(out) || ferror(out))
+        return di_fail(DI_ERR_IO, "cannot write the options: %s", strerror(errno));
+    return DI_OK;
+}
