@@ -1,8 +1,8 @@
 /* deepinfer: inference of DeepSeek-V4.1-Flash checkpoints. Public C API.
  *
- * A model is an opened checkpoint (memory-mapped weights, config, tokenizer); it never changes after
- * di_model_open and may be shared by several engines and threads. An engine holds the KV cache and the
- * requests in flight, and turns requests into outputs one step at a time.
+ * A model is an opened checkpoint (memory-mapped weights, config, tokenizer); it never changes
+ * after di_model_open and may be shared by several engines and threads. An engine holds the KV
+ * cache and the requests in flight, and turns requests into outputs one step at a time.
  *
  *     di_model *model;
  *     di_engine *engine;
@@ -19,9 +19,9 @@
  *   is the one-line text of the calling thread's latest failure.
  * - Structs passed in are borrowed for the call only. Structs given out say who frees them.
  * - There is no global state: two models, or two engines of one model, know nothing of each other.
- * - Threads: di_engine_submit, di_engine_cancel, di_engine_poll may be called from any thread at any
- *   time; di_engine_step and di_generate from any thread, one at a time per engine (a second caller
- *   waits). Everything on a model but di_model_close is free-threaded.
+ * - Threads: di_engine_submit, di_engine_cancel, di_engine_poll may be called from any thread at
+ *   any time; di_engine_step and di_generate from any thread, one at a time per engine (a second
+ *   caller waits). Everything on a model but di_model_close is free-threaded.
  * - Text is UTF-8. Token ids are int32, 0 <= id < vocab_size.
  */
 #ifndef DEEPINFER_H
@@ -47,10 +47,10 @@ extern "C" {
 
 typedef enum di_status {
     DI_OK = 0,
-    DI_ERR_ARGUMENT = 1,    /* the caller's fault: a value out of its range, a NULL, an unknown name */
-    DI_ERR_INPUT = 2,       /* a file or message is not what it must be */
-    DI_ERR_IO = 3,          /* the system refused: not found, no permission, disk full, network */
-    DI_ERR_MEMORY = 4,      /* an allocation failed, or a plan does not fit the given budget */
+    DI_ERR_ARGUMENT = 1, /* the caller's fault: a value out of its range, a NULL, an unknown name */
+    DI_ERR_INPUT = 2,    /* a file or message is not what it must be */
+    DI_ERR_IO = 3,       /* the system refused: not found, no permission, disk full, network */
+    DI_ERR_MEMORY = 4,   /* an allocation failed, or a plan does not fit the given budget */
     DI_ERR_UNSUPPORTED = 5, /* well formed, but this build or machine cannot do it */
     DI_ERR_RUNTIME = 6,     /* failed while computing: non-finite logits, file cut while mapped */
     DI_ERR_CANCELLED = 7
@@ -79,8 +79,8 @@ typedef struct di_options {
 typedef struct di_model di_model;
 
 /* Opens a checkpoint directory: plain, a Hugging Face cache snapshot, or a cache entry
- * ("models--org--name", resolved through refs/main). Every tensor of the config is looked up and its
- * dtype, shape and scale shape checked before this returns; nothing is copied. Free with
+ * ("models--org--name", resolved through refs/main). Every tensor of the config is looked up and
+ * its dtype, shape and scale shape checked before this returns; nothing is copied. Free with
  * di_model_close after all its engines. */
 DI_API di_status di_model_open(const char *path, const di_options *options, di_model **out);
 DI_API void di_model_close(di_model *model); /* NULL is fine */
@@ -119,14 +119,14 @@ typedef struct di_sampling_params {
     size_t n_logit_bias;
     bool has_seed;
     uint64_t seed;      /* without has_seed a fresh one is drawn and reported in the result */
-    int64_t max_tokens; /* most new tokens; 0 = only score the prompt; -1 = up to the context limit */
+    int64_t max_tokens; /* most new tokens; 0 = only score the prompt, -1 = up to the limit */
     int64_t min_tokens; /* EOS, stop ids and stop strings act only after that many new tokens */
     bool ignore_eos;
     const int32_t *stop_ids; /* end the output; the id itself is kept in token_ids, not in text */
     size_t n_stop_ids;
     const char *const *stop; /* strings that end the output; not part of text */
     size_t n_stop;
-    int32_t n_logprobs;     /* -1 = none; N >= 0: the chosen token's and the N largest */
+    int32_t n_logprobs;      /* -1 = none; N >= 0: the chosen token's and the N largest */
     bool processed_logprobs; /* after penalties, temperature and filters instead of raw */
     bool prompt_logprobs;    /* also for the prompt tokens (from the second on) */
 } di_sampling_params;
@@ -143,8 +143,8 @@ DI_API void di_model_sampling_defaults(const di_model *model, di_sampling_params
 typedef struct di_request {
     const int32_t *token_ids; /* used as they are */
     size_t n_token_ids;
-    const char *text;          /* tokenized as plain text after BOS; special tokens are not parsed */
-    size_t text_bytes;         /* 0 = strlen(text) */
+    const char *text;  /* tokenized as plain text after BOS; special tokens are not parsed */
+    size_t text_bytes; /* 0 = strlen(text) */
     const char *messages_json; /* chat: a JSON array of messages, or an object with "messages" and
                                   "thinking_mode", "reasoning_effort", ...; see docs/chat.md */
     bool parse_special;        /* let special tokens in `text` become tokens */
@@ -207,7 +207,7 @@ typedef struct di_result {
     const di_position_logprobs *logprobs;        /* [n_token_ids], or NULL */
     const di_position_logprobs *prompt_logprobs; /* [n_prompt_token_ids], entry 0 empty, or NULL */
     di_finish_reason finish_reason;
-    uint64_t seed; /* the seed used: pass it in to repeat this result */
+    uint64_t seed;            /* the seed used: pass it in to repeat this result */
     double ttft_ms;           /* submission to first token; 0 if there was none */
     double prefill_ms;        /* time spent on the prompt */
     double decode_ms;         /* time spent on the new tokens after the first */
@@ -221,12 +221,12 @@ DI_API void di_result_free(di_result *result);
 typedef struct di_engine di_engine;
 
 DI_API di_status di_engine_create(di_model *model, const di_options *options, di_engine **out);
-DI_API void di_engine_destroy(di_engine *engine); /* NULL is fine; unfinished requests are dropped */
+/* NULL is fine; unfinished requests are dropped. */
+DI_API void di_engine_destroy(di_engine *engine);
 
 /* Checks the request and queues it. A prompt that is empty, holds an id outside the vocabulary or
  * does not fit the context is refused here. */
-DI_API di_status di_engine_submit(di_engine *engine, const di_request *request,
-                                  di_request_id *out);
+DI_API di_status di_engine_submit(di_engine *engine, const di_request *request, di_request_id *out);
 /* Ends a request as soon as the running step allows; it still gives a last output. Unknown and
  * finished ids are ignored. */
 DI_API void di_engine_cancel(di_engine *engine, di_request_id id);

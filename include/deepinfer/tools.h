@@ -1,5 +1,5 @@
-/* deepinfer: what the program and developer tools need beside deepinfer.h. UNSTABLE: may change with
- * every version. Same conventions as deepinfer.h. */
+/* deepinfer: what the program and developer tools need beside deepinfer.h. UNSTABLE: may change
+ * with every version. Same conventions as deepinfer.h. */
 #ifndef DEEPINFER_TOOLS_H
 #define DEEPINFER_TOOLS_H
 
@@ -77,7 +77,7 @@ typedef struct di_inspect_options {
 } di_inspect_options;
 
 /* Prints a checkpoint directory (config, tensors by kind, problems) or one .safetensors file.
- * Problems are all listed on `out`; the status then is DI_ERR_INPUT and the error text counts them. */
+ * Problems are all listed on `out`; the status then is DI_ERR_INPUT with their count. */
 DI_API di_status di_inspect(const char *path, const di_options *options,
                             const di_inspect_options *inspect, FILE *out);
 

@@ -1,6 +1,7 @@
-/* Bump allocator. Everything taken from an arena is freed together: model, engine, step (reset after
- * each step) and request each have one. Memory is zeroed on first hand-out only by di_arena_zalloc.
- * Not thread-safe. A reset arena keeps its chunks, so a warm step allocates nothing. */
+/* Bump allocator. Everything taken from an arena is freed together: model, engine, step (reset
+ * after each step) and request each have one. Memory is zeroed on first hand-out only by
+ * di_arena_zalloc. Not thread-safe. A reset arena keeps its chunks, so a warm step allocates
+ * nothing. */
 #ifndef DI_BASE_ARENA_H
 #define DI_BASE_ARENA_H
 
@@ -24,9 +25,7 @@ void di_arena_reset(di_arena *arena);
 void di_arena_free(di_arena *arena);
 
 /* DI_ARENA_NEW(arena, n, &ptr): ptr becomes n uninitialised elements of its own type. */
-#define DI_ARENA_NEW(arena, n, out)                                                                \
-    di_arena_alloc((arena), (n), sizeof **(out), (void **)(out))
-#define DI_ARENA_ZNEW(arena, n, out)                                                               \
-    di_arena_zalloc((arena), (n), sizeof **(out), (void **)(out))
+#define DI_ARENA_NEW(arena, n, out)  di_arena_alloc((arena), (n), sizeof **(out), (void **)(out))
+#define DI_ARENA_ZNEW(arena, n, out) di_arena_zalloc((arena), (n), sizeof **(out), (void **)(out))
 
 #endif

@@ -20,7 +20,7 @@ void di_error_format(const char *fmt, ...) DI_PRINTF(1, 2);
 void di_error_format_within(const char *fmt, ...) DI_PRINTF(1, 2);
 
 /* Out of memory, naming what the bytes were for. */
-#define di_fail_memory(bytes, what) \
+#define di_fail_memory(bytes, what)                                                                \
     di_fail(DI_ERR_MEMORY, "out of memory: %zu bytes for %s", (size_t)(bytes), (what))
 
 /* Carries an error from one thread to another: the receiving thread's text becomes `text`. */

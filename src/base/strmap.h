@@ -1,5 +1,5 @@
-/* Map from byte strings to int64 values. Open addressing; keys are copied. Not thread-safe to write,
- * free to read from many threads. */
+/* Map from byte strings to int64 values. Open addressing; keys are copied. Not thread-safe to
+ * write, free to read from many threads. */
 #ifndef DI_BASE_STRMAP_H
 #define DI_BASE_STRMAP_H
 

@@ -1,7 +1,8 @@
-/* The tree's one order of summation for long fp32 sums ("lanes16", accumulation-order id 1): element i
- * goes to lane i mod 16, lanes are added pairwise 8, 4, 2, 1 apart. It is what a 16-lane vector unit (or
- * two or four narrower ones) does by itself, so vector kernels can give the reference's bits. Products
- * of bf16, e4m3 and e2m1 values are exact in fp32, hence fused and unfused multiply-add agree there. */
+/* The tree's one order of summation for long fp32 sums ("lanes16", accumulation-order id 1):
+ * element i goes to lane i mod 16, lanes are added pairwise 8, 4, 2, 1 apart. It is what a 16-lane
+ * vector unit (or two or four narrower ones) does by itself, so vector kernels can give the
+ * reference's bits. Products of bf16, e4m3 and e2m1 values are exact in fp32, hence fused and
+ * unfused multiply-add agree there. */
 #ifndef DI_BASE_SUM_H
 #define DI_BASE_SUM_H
 

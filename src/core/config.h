@@ -1,12 +1,13 @@
-/* The model's configuration: the release's config.json, text part (model spec 1). Every number of the
- * forward pass comes from here. Keys, which of them are optional, and their defaults: the table in
- * config.c, repeated in docs/checkpoint.md. */
+/* The model's configuration: the release's config.json, text part (model spec 1). Every number of
+ * the forward pass comes from here. Keys, which of them are optional, and their defaults: the table
+ * in config.c, repeated in docs/checkpoint.md. */
 #ifndef DI_CORE_CONFIG_H
 #define DI_CORE_CONFIG_H
 
 #include "base/status.h"
 
-/* Limits of this build, far above the release, so that hostile files cannot ask for absurd memory. */
+/* Limits of this build, far above the release, so that hostile files cannot ask for absurd
+ * memory. */
 enum {
     DI_MAX_LAYERS = 512,
     DI_MAX_DRAFT_BLOCKS = 16,
@@ -29,7 +30,7 @@ typedef struct di_vision_config {
 
 typedef struct di_config {
     int64_t vocab_size, hidden_size, moe_intermediate_size;
-    int n_layers, n_draft_blocks; /* num_hidden_layers, num_nextn_predict_layers */
+    int n_layers, n_draft_blocks;        /* num_hidden_layers, num_nextn_predict_layers */
     int64_t n_heads, head_dim, rope_dim; /* qk_rope_head_dim: the last rope_dim channels rotate */
     int64_t q_lora_rank, o_lora_rank, o_groups;
     double rms_norm_eps, swiglu_limit;
@@ -40,11 +41,12 @@ typedef struct di_config {
     bool norm_topk_prob;
     double routed_scaling_factor, gate_temp;
     int64_t sliding_window;
-    int compress_ratios[DI_MAX_LAYERS + DI_MAX_DRAFT_BLOCKS]; /* [n_layers + n_draft_blocks], 0 1 2 */
+    /* [n_layers + n_draft_blocks], 0 1 2 */
+    int compress_ratios[DI_MAX_LAYERS + DI_MAX_DRAFT_BLOCKS];
     bool is_kv_source[DI_MAX_LAYERS];    /* kv_source_layer_ids */
     bool is_index_source[DI_MAX_LAYERS]; /* index_source_layer_ids */
-    int kv_source[DI_MAX_LAYERS];    /* nearest KV source at or below a layer; -1 if ratio 0 */
-    int index_source[DI_MAX_LAYERS]; /* nearest index source at or below; -1 if ratio 0 */
+    int kv_source[DI_MAX_LAYERS];        /* nearest KV source at or below a layer; -1 if ratio 0 */
+    int index_source[DI_MAX_LAYERS];     /* nearest index source at or below; -1 if ratio 0 */
     int64_t index_n_heads, index_head_dim, index_topk;
     int candidate_source; /* candidate_source_layer_id; -1 = none */
     int64_t candidate_topk_blocks, candidate_block_size;

@@ -16,8 +16,8 @@ static void e4m3_table_follows_the_definition(void **state)
             assert_true(isnan(value));
             continue;
         }
-        const double magnitude = exponent == 0 ? ldexp(mantissa, -9)
-                                               : ldexp(8 + mantissa, exponent - 10);
+        const double magnitude =
+            exponent == 0 ? ldexp(mantissa, -9) : ldexp(8 + mantissa, exponent - 10);
         assert_true((double)value == (c & 0x80 ? -magnitude : magnitude));
         assert_int_equal(signbit(value) != 0, c >> 7);
         assert_int_equal(di_f32_to_e4m3(value), c);
