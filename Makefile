@@ -36,7 +36,7 @@ if [ ! -e $(2)/build.ninja ] || [ CMakePresets.json -nt $(2)/build.ninja ]; then
 cmake --build $(2) --parallel $(JOBS) $(VERBOSE) $(KEEP_GOING)
 endef
 # $(call ctest,FOLDER)
-ctest = ctest --test-dir $(1) --output-on-failure --parallel $(JOBS) $(CTEST)
+ctest = ctest --test-dir $(1) --output-on-failure --no-label-summary --parallel $(JOBS) $(CTEST)
 
 .PHONY: all setup setup-ci run test install asan tsan fuzz cov format style clean help
 .NOTPARALLEL:
