@@ -43,8 +43,8 @@ static di_status open_regular(const char *path, int *fd, size_t *size)
 
 di_status di_mapping_open(const char *path, di_mapping *out)
 {
-    int fd;
-    size_t size;
+    int fd = -1;
+    size_t size = 0;
     DI_TRY(open_regular(path, &fd, &size));
     void *data = NULL;
     if (size) {

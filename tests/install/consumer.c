@@ -1,6 +1,6 @@
-/* What a program outside the tree does first: strict C99, the installed headers, one call that works
- * and one that fails. Built in the tree too, so that it does not rot; tools/check_install.sh builds it
- * through pkg-config. Prints the version. */
+/* What a program outside the tree does first: strict C99, the installed headers, one call that
+ * works and one that fails. Built in the tree too, so that it does not rot; tools/check_install.sh
+ * builds it through pkg-config. Prints the version. */
 #include <stdio.h>
 #include <string.h>
 
