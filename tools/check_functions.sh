@@ -15,6 +15,8 @@ for file in "${files[@]}"; do
     [[ $n -le $max_file_lines ]] || finding "$file" "$n lines, wanted at most $max_file_lines"
 done
 
+errors=$(mktemp)
+trap 'rm -f "$errors"' EXIT
 # pmccabe: modified complexity, traditional, statements, first line, lines, "file(line): function".
 n_functions=0
 while IFS=$'\t' read -r complexity _ _ line n place; do
@@ -26,5 +28,8 @@ while IFS=$'\t' read -r complexity _ _ line n place; do
         finding "$file:$line" "$name has $n lines, wanted at most $max_lines"
     [[ $complexity -le $max_complexity ]] ||
         finding "$file:$line" "$name has complexity $complexity, wanted at most $max_complexity"
-done < <(printf '%s\n' "${files[@]}" | grep '\.c' | xargs pmccabe 2>/dev/null)
+done < <(printf '%s\n' "${files[@]}" | grep '\.c' | xargs pmccabe 2>"$errors")
+while IFS= read -r line; do
+    finding "${line%%:*}" "pmccabe cannot read it: ${line#*:}"
+done <"$errors"
 report check_functions "$n_functions functions, ${#files[@]} files"

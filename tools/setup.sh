@@ -39,16 +39,6 @@ if [[ -r /etc/os-release ]]; then
     os_name=$(. /etc/os-release && echo "${PRETTY_NAME:-$os}")
 fi
 
-# The compiler runtime of the distribution's clang.
-clang_rt_package()
-{
-    case $os in
-    debian:12 | ubuntu:22.04) echo libclang-rt-14-dev ;;
-    ubuntu:24.04) echo libclang-rt-18-dev ;;
-    *) echo libclang-rt-dev ;;
-    esac
-}
-
 # What is needed: "kind name package". Kinds: program, module (of pkg-config), file, clang_rt.
 needs="program gcc gcc
 program g++ g++
@@ -68,7 +58,7 @@ program git git
 program clang clang
 program clang-format-14 clang-format-14
 program pmccabe pmccabe
-clang_rt fuzzer $(clang_rt_package)"
+clang_rt fuzzer libclang-rt-dev"
 fi
 
 if [[ $list == yes ]]; then
