@@ -25,6 +25,10 @@ DI_API di_status di_tokenizer_encode_text(const di_tokenizer *tokenizer, const c
 DI_API di_status di_tokenizer_decode_ids(const di_tokenizer *tokenizer, const int32_t *ids,
                                          size_t n_ids, bool skip_special, char **text,
                                          size_t *text_bytes);
+/* A copy of text in which each sequence of bytes that is not UTF-8 is one U+FFFD, for places that
+ * must be UTF-8 (JSON). *out is malloc'ed and NUL-terminated, release with di_free. */
+DI_API di_status di_utf8_replace_invalid(const char *text, size_t text_bytes, char **out,
+                                         size_t *out_bytes);
 
 /* ---------------------------------------------------------------------------- chat format */
 
