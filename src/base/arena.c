@@ -86,6 +86,23 @@ void di_arena_reset(di_arena *arena)
     arena->used_bytes = 0;
 }
 
+di_arena_mark di_arena_save(const di_arena *arena)
+{
+    const di_arena_chunk *c = arena->current;
+    return (di_arena_mark){arena->current, c ? c->used : 0, arena->used_bytes};
+}
+
+void di_arena_rewind(di_arena *arena, di_arena_mark mark)
+{
+    if (!mark.chunk) {
+        di_arena_reset(arena);
+        return;
+    }
+    arena->current = mark.chunk;
+    mark.chunk->used = mark.chunk_used;
+    arena->used_bytes = mark.used_bytes;
+}
+
 void di_arena_free(di_arena *arena)
 {
     for (di_arena_chunk *c = arena->first, *next; c; c = next) {

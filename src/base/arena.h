@@ -22,6 +22,15 @@ DI_WARN_UNUSED di_status di_arena_alloc(di_arena *arena, size_t n, size_t elem_b
 DI_WARN_UNUSED di_status di_arena_zalloc(di_arena *arena, size_t n, size_t elem_bytes, void **out);
 DI_WARN_UNUSED di_status di_arena_strdup(di_arena *arena, const char *s, char **out);
 void di_arena_reset(di_arena *arena);
+
+/* Scratch: everything taken after the mark is given back by the rewind. Marks nest. */
+typedef struct di_arena_mark {
+    di_arena_chunk *chunk;
+    size_t chunk_used, used_bytes;
+} di_arena_mark;
+di_arena_mark di_arena_save(const di_arena *arena);
+void di_arena_rewind(di_arena *arena, di_arena_mark mark);
+
 void di_arena_free(di_arena *arena);
 
 /* DI_ARENA_NEW(arena, n, &ptr): ptr becomes n uninitialised elements of its own type. */

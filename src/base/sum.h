@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "base/fp.h"
+
 enum { DI_LANES = 16 };
 
 static inline float di_lanes_total(float lane[DI_LANES])
@@ -19,15 +21,26 @@ static inline float di_lanes_total(float lane[DI_LANES])
 }
 
 /* Sum of a[i] * b[i]. */
-static inline float di_dot_f32(const float *a, const float *b, int64_t n)
+static inline float di_dot_f32_bf16(const float *a, const di_bf16 *b, int64_t n)
 {
     float lane[DI_LANES] = {0};
     int64_t i = 0;
     for (; i + DI_LANES <= n; i += DI_LANES)
         for (int j = 0; j < DI_LANES; j++)
-            lane[j] += a[i + j] * b[i + j];
+            lane[j] += a[i + j] * di_bf16_to_f32(b[i + j]);
     for (int j = 0; i + j < n; j++)
-        lane[j] += a[i + j] * b[i + j];
+        lane[j] += a[i + j] * di_bf16_to_f32(b[i + j]);
+    return di_lanes_total(lane);
+}
+
+/* Sum of x[i]^2. */
+static inline float di_sum_squares_bf16(const di_bf16 *x, int64_t n)
+{
+    float lane[DI_LANES] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const float v = di_bf16_to_f32(x[i]);
+        lane[i % DI_LANES] += v * v;
+    }
     return di_lanes_total(lane);
 }
 

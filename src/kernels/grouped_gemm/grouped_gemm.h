@@ -1,0 +1,21 @@
+/* Routed experts' linears: rows grouped by expert, F4 weights (model spec 2.1, 3), x rounded by
+ * quantize_q8. Row j of y belongs to assignment j; assignments are sorted by expert, and those of the
+ * active expert number e are expert_begin[e] .. expert_begin[e+1]-1.
+ * Items: n_active * n, item e * n + column. */
+#ifndef DI_KERNELS_GROUPED_GEMM_H
+#define DI_KERNELS_GROUPED_GEMM_H
+
+#include "base/fp.h"
+#include "core/tensor.h"
+
+typedef struct di_grouped_gemm_args {
+    const di_bf16 *x; /* rows of k, row stride x_stride */
+    int64_t x_stride;
+    const int32_t *rows; /* [n_assignments]: the row of x, or NULL: assignment j reads row j */
+    const di_qweight *const *weights; /* [n_active]: F4 [n, k] */
+    const int32_t *expert_begin;      /* [n_active + 1] */
+    di_bf16 *y;                       /* [n_assignments, n] */
+    int64_t n, k;
+} di_grouped_gemm_args;
+
+#endif

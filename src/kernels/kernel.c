@@ -1,0 +1,144 @@
+#include "kernels/kernel.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "kernels/all.h"
+
+const di_kernel di_kernels[] = {
+#define DI_KERNEL(op, target, isa, layout, numerics, order, invariant, rank)                       \
+    {DI_OP_##op,           #target,          DI_ISA_##isa, DI_LAYOUT_##layout,                     \
+     DI_NUMERICS_##numerics, DI_ORDER_##order, invariant,    rank,                                 \
+     di_##op##_##target},
+#include "kernels/kernels.def"
+#undef DI_KERNEL
+};
+const int di_n_kernels = sizeof di_kernels / sizeof di_kernels[0];
+
+static const char *const op_names[DI_N_OPS] = {
+#define DI_OP(op) #op,
+#include "kernels/ops.def"
+#undef DI_OP
+};
+
+static const char *const isa_names[DI_N_ISAS] = {"ref"};
+static const char *const numerics_names[] = {"exact", "reorder", "lowp"};
+static const char *const order_names[] = {"-", "lanes16"};
+
+const char *di_op_name(di_op op)
+{
+    return op_names[op];
+}
+
+const char *di_isa_name(di_isa isa)
+{
+    return isa_names[isa];
+}
+
+static bool name_equals(const char *name, const char *text, size_t len)
+{
+    return strlen(name) == len && memcmp(name, text, len) == 0;
+}
+
+static di_status parse_isa(const char *text, di_isa *out)
+{
+    for (int i = 0; i < DI_N_ISAS; i++) {
+        if (strcmp(isa_names[i], text) == 0) {
+            *out = (di_isa)i;
+            return DI_OK;
+        }
+    }
+    DI_BUF_AUTO known = {0};
+    for (int i = 0; i < DI_N_ISAS; i++)
+        DI_TRY(di_buf_printf(&known, "%s%s", i ? ", " : "", isa_names[i]));
+    return di_fail(DI_ERR_ARGUMENT, "isa: found \"%s\", wanted one of: %s", text,
+                   di_buf_str(&known));
+}
+
+static di_status find_op(const char *text, size_t len, di_op *out)
+{
+    for (int i = 0; i < DI_N_OPS; i++) {
+        if (name_equals(op_names[i], text, len)) {
+            *out = (di_op)i;
+            return DI_OK;
+        }
+    }
+    return di_fail(DI_ERR_ARGUMENT,
+                   "kernels: found operation \"%.*s\", wanted one of those `deepinfer kernels` lists",
+                   (int)len, text);
+}
+
+static di_status find_kernel_name(di_op op, const char *text, size_t len, const char **out)
+{
+    DI_BUF_AUTO known = {0};
+    for (int i = 0; i < di_n_kernels; i++) {
+        if (di_kernels[i].op != op)
+            continue;
+        if (name_equals(di_kernels[i].name, text, len)) {
+            *out = di_kernels[i].name;
+            return DI_OK;
+        }
+        DI_TRY(di_buf_printf(&known, "%s%s", known.len ? ", " : "", di_kernels[i].name));
+    }
+    return di_fail(DI_ERR_ARGUMENT, "kernels: %s: found kernel \"%.*s\", wanted one of: %s",
+                   op_names[op], (int)len, text, di_buf_str(&known));
+}
+
+static di_status parse_forced(const char *text, di_kernel_mask *mask)
+{
+    while (*text) {
+        const size_t len = strcspn(text, ",");
+        const char *equals = memchr(text, '=', len);
+        if (!equals)
+            return di_fail(DI_ERR_ARGUMENT, "kernels: found \"%.*s\", wanted operation=kernel",
+                           (int)len, text);
+        di_op op;
+        DI_TRY(find_op(text, (size_t)(equals - text), &op));
+        DI_TRY(find_kernel_name(op, equals + 1, (size_t)(text + len - equals - 1),
+                                &mask->forced[op]));
+        text += len + (text[len] == ',');
+    }
+    return DI_OK;
+}
+
+di_status di_kernel_mask_parse(const char *isa, const char *kernels, di_kernel_mask *out)
+{
+    di_kernel_mask mask = {.max_isa = DI_N_ISAS - 1};
+    if (isa && *isa)
+        DI_TRY(parse_isa(isa, &mask.max_isa));
+    if (kernels)
+        DI_TRY(parse_forced(kernels, &mask));
+    *out = mask;
+    return DI_OK;
+}
+
+const di_kernel *di_kernel_select(di_op op, const di_kernel_mask *mask)
+{
+    const di_kernel *best = NULL;
+    for (int i = 0; i < di_n_kernels; i++) {
+        const di_kernel *k = &di_kernels[i];
+        if (k->op != op)
+            continue;
+        if (mask->forced[op] && strcmp(k->name, mask->forced[op]) == 0)
+            return k;
+        if (k->isa <= mask->max_isa && (!best || k->rank > best->rank))
+            best = k;
+    }
+    return best;
+}
+
+void di_kernels_print(const di_kernel_mask *mask, FILE *out)
+{
+    fprintf(out, "  %-18s %-8s %-8s %-9s %-8s %-9s %s\n", "operation", "kernel", "isa", "numerics",
+            "order", "invariant", "rank");
+    for (int op = 0; op < DI_N_OPS; op++) {
+        const di_kernel *chosen = di_kernel_select((di_op)op, mask);
+        for (int i = 0; i < di_n_kernels; i++) {
+            const di_kernel *k = &di_kernels[i];
+            if (k->op == (di_op)op)
+                fprintf(out, "%c %-18s %-8s %-8s %-9s %-8s %-9s %d\n", k == chosen ? '*' : ' ',
+                        op_names[op], k->name, isa_names[k->isa], numerics_names[k->numerics],
+                        order_names[k->order], k->is_batch_invariant ? "yes" : "no", k->rank);
+        }
+    }
+}
