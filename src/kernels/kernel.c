@@ -104,7 +104,7 @@ static di_status parse_forced(const char *text, di_kernel_mask *mask)
 di_status di_kernel_mask_parse(const char *isa, const char *kernels, di_kernel_mask *out)
 {
     di_kernel_mask mask = {.max_isa = DI_N_ISAS - 1};
-    if (isa && *isa)
+    if (isa && strcmp(isa, "best") != 0)
         DI_TRY(parse_isa(isa, &mask.max_isa));
     if (kernels)
         DI_TRY(parse_forced(kernels, &mask));

@@ -67,7 +67,7 @@ typedef struct di_kernel_mask {
     const char *forced[DI_N_OPS]; /* kernel name or NULL; not owned */
 } di_kernel_mask;
 
-/* isa: NULL = all of this machine; kernels: NULL or "op=name,op=name". The names are matched against
+/* isa: NULL or "best" = all of this machine; kernels: NULL or "op=name,op=name". The names are matched against
  * the registry; an unknown one is DI_ERR_ARGUMENT listing the known ones. */
 DI_WARN_UNUSED di_status di_kernel_mask_parse(const char *isa, const char *kernels,
                                               di_kernel_mask *out);

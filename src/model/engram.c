@@ -1,0 +1,51 @@
+#include "kernels/engram/engram.h"
+#include "model/internal.h"
+
+static int engram_index(const di_config *c, int layer)
+{
+    for (int i = 0; i < c->n_engram_layers; i++)
+        if (c->engram_layer_ids[i] == layer)
+            return i;
+    return -1;
+}
+
+di_status di_engram(di_pass *pass, int layer)
+{
+    const di_network *net = pass->network;
+    const di_config *c = net->config;
+    const di_engram_weights *w = net->weights->layers[layer].engram;
+    const di_engram_constants *constants = &net->engram[engram_index(c, layer)];
+    const int64_t n = pass->batch->n_rows;
+    const int64_t n_columns = (int64_t)(c->engram_max_ngram_size - 1) * c->engram_n_heads;
+    const int32_t **history;
+    int64_t *rows;
+    di_bf16 *e, *kv;
+    DI_TRY(DI_PASS_NEW(pass, n, &history));
+    DI_TRY(DI_PASS_NEW(pass, n * n_columns, &rows));
+    DI_TRY(DI_PASS_NEW(pass, n * n_columns * w->head_dim, &e));
+    DI_TRY(DI_PASS_NEW(pass, n * w->wkv.n_out, &kv));
+    for (int64_t row = 0; row < n; row++)
+        history[row] = pass->batch->seqs[pass->batch->row_seq[row]].engram_ids;
+    const di_engram_hash_args hash = {
+        .history = history, .positions = pass->batch->positions,
+        .multipliers = constants->multipliers, .primes = constants->primes,
+        .offsets = constants->offsets, .rows = rows,
+        .max_ngram = c->engram_max_ngram_size, .n_heads = c->engram_n_heads,
+        .pad_id = net->token_map[c->engram_pad_token_id],
+    };
+    di_run(pass, DI_OP_engram_hash, &hash, n);
+    const di_engram_gather_args gather = {.codes = w->codes, .scales = w->scales, .rows = rows,
+                                          .y = e, .n_columns = n_columns, .dim = w->head_dim};
+    di_run(pass, DI_OP_engram_gather, &gather, n);
+    di_rows eq;
+    DI_TRY(di_quantize_rows(pass, e, n, n_columns * w->head_dim, &eq));
+    di_linear_f8(pass, &w->wkv, eq, kv);
+    const di_engram_gate_args gate = {
+        .h = pass->h, .kv = kv, .q_weight = w->q_weight.data, .k_weight = w->k_weight.data,
+        .dim = c->hidden_size, .hc = c->hc_mult, .norm_eps = (float)c->rms_norm_eps,
+    };
+    di_run(pass, DI_OP_engram_gate, &gate, n);
+    if (pass->observer && pass->observer->engram)
+        pass->observer->engram(pass->observer->user, layer, rows, pass);
+    return DI_OK;
+}

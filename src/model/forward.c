@@ -1,0 +1,202 @@
+#include "model/forward.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "kernels/embed/embed.h"
+#include "kernels/hyper_connection/hyper_connection.h"
+#include "model/internal.h"
+
+/* The mixing weights one sublayer computes from the streams before it runs (spec 4.1). */
+typedef struct mix {
+    float *pre, *post, *comb; /* [n, hc], [n, hc], [n, hc, hc] */
+} mix;
+
+static di_status mix_streams(di_pass *pass, const di_hc_weight *w, mix *out)
+{
+    const di_config *c = pass->network->config;
+    const int64_t n = pass->batch->n_rows, hc = c->hc_mult;
+    DI_TRY(DI_PASS_NEW(pass, n * hc, &out->pre));
+    DI_TRY(DI_PASS_NEW(pass, n * hc, &out->post));
+    DI_TRY(DI_PASS_NEW(pass, n * hc * hc, &out->comb));
+    const di_hc_mix_args args = {
+        .h = pass->h, .fn = w->fn, .base = w->base, .scale = w->scale,
+        .pre = out->pre, .post = out->post, .comb = out->comb,
+        .dim = c->hidden_size, .hc = c->hc_mult, .n_iters = c->hc_sinkhorn_iters,
+        .eps = (float)c->hc_eps, .norm_eps = (float)c->rms_norm_eps,
+    };
+    di_run(pass, DI_OP_hc_mix, &args, n);
+    return DI_OK;
+}
+
+/* x = RMSNorm(collapse(h, pre)): a sublayer's input [n, hidden]. */
+static di_status collapse_norm(di_pass *pass, const float *pre, const di_norm_weight *norm,
+                               di_bf16 **x)
+{
+    const di_config *c = pass->network->config;
+    const int64_t n = pass->batch->n_rows;
+    DI_TRY(DI_PASS_NEW(pass, n * c->hidden_size, x));
+    const di_hc_collapse_args args = {.h = pass->h, .pre = pre, .y = *x, .dim = c->hidden_size,
+                                      .hc = c->hc_mult};
+    di_run(pass, DI_OP_hc_collapse, &args, n);
+    di_norm_rows(pass, norm, *x, n, *x);
+    return DI_OK;
+}
+
+static void expand(di_pass *pass, const di_bf16 *y, const mix *m)
+{
+    const di_config *c = pass->network->config;
+    const di_hc_expand_args args = {.h = pass->h, .y = y, .post = m->post, .comb = m->comb,
+                                    .dim = c->hidden_size, .hc = c->hc_mult};
+    di_run(pass, DI_OP_hc_expand, &args, pass->batch->n_rows);
+}
+
+static di_status attention_sublayer(di_pass *pass, int layer, float *pre_out)
+{
+    const di_config *c = pass->network->config;
+    const di_layer_weights *w = &pass->network->weights->layers[layer];
+    mix m;
+    di_bf16 *x, *y;
+    DI_TRY(mix_streams(pass, &w->hc_attn, &m));
+    DI_TRY(collapse_norm(pass, pass->pre, &w->attn_norm, &x));
+    DI_TRY(DI_PASS_NEW(pass, pass->batch->n_rows * c->hidden_size, &y));
+    DI_TRY(di_attention(pass, layer, x, y));
+    expand(pass, y, &m);
+    memcpy(pre_out, m.pre, (size_t)(pass->batch->n_rows * c->hc_mult) * sizeof *pre_out);
+    return DI_OK;
+}
+
+static di_status ffn_sublayer(di_pass *pass, int layer, const float *pre)
+{
+    const di_config *c = pass->network->config;
+    const di_layer_weights *w = &pass->network->weights->layers[layer];
+    mix m;
+    di_bf16 *x, *y;
+    DI_TRY(mix_streams(pass, &w->hc_ffn, &m));
+    DI_TRY(collapse_norm(pass, pre, &w->ffn_norm, &x));
+    DI_TRY(DI_PASS_NEW(pass, pass->batch->n_rows * c->hidden_size, &y));
+    DI_TRY(di_moe(pass, w, x, c->n_experts_per_tok, y));
+    expand(pass, y, &m);
+    memcpy(pass->pre, m.pre, (size_t)(pass->batch->n_rows * c->hc_mult) * sizeof *pre);
+    return DI_OK;
+}
+
+/* Runs a part of a layer and gives its scratch back. */
+#define WITH_SCRATCH(pass, call)                                                                   \
+    do {                                                                                           \
+        const di_arena_mark mark_ = di_arena_save((pass)->arena);                                  \
+        DI_TRY(call);                                                                              \
+        di_arena_rewind((pass)->arena, mark_);                                                     \
+    } while (0)
+
+di_status di_forward_layer(di_pass *pass, int layer)
+{
+    const di_config *c = pass->network->config;
+    float *attention_pre;
+    if (layer == c->candidate_source)
+        DI_TRY(di_index_begin_candidates(pass));
+    const di_arena_mark mark = di_arena_save(pass->arena);
+    DI_TRY(DI_PASS_NEW(pass, pass->batch->n_rows * c->hc_mult, &attention_pre));
+    if (pass->network->weights->layers[layer].engram)
+        WITH_SCRATCH(pass, di_engram(pass, layer));
+    WITH_SCRATCH(pass, attention_sublayer(pass, layer, attention_pre));
+    WITH_SCRATCH(pass, ffn_sublayer(pass, layer, attention_pre));
+    di_arena_rewind(pass->arena, mark);
+    if (pass->observer && pass->observer->layer)
+        pass->observer->layer(pass->observer->user, layer, pass);
+    return DI_OK;
+}
+
+static int64_t attention_scratch_floats(const di_config *c)
+{
+    return (c->sliding_window + c->index_topk) * (c->head_dim + 1);
+}
+
+static di_status map_block_tables(di_pass *pass)
+{
+    const di_batch *b = pass->batch;
+    for (int g = 0; g < pass->kv->layout.n_groups; g++) {
+        DI_TRY(DI_PASS_NEW(pass, b->n_rows, &pass->tables[g]));
+        for (int32_t row = 0; row < b->n_rows; row++)
+            pass->tables[g][row] = b->seqs[b->row_seq[row]].block_tables[g];
+    }
+    return DI_OK;
+}
+
+di_status di_forward_begin(di_pass *pass)
+{
+    const di_network *net = pass->network;
+    const di_config *c = net->config;
+    const di_batch *b = pass->batch;
+    const int64_t n = b->n_rows, hc = c->hc_mult;
+    DI_TRY(DI_PASS_NEW(pass, n * hc * c->hidden_size, &pass->h));
+    DI_TRY(DI_ARENA_ZNEW(pass->arena, (size_t)(n * hc), &pass->pre));
+    DI_TRY(DI_PASS_NEW(pass, n, &pass->n_visible));
+    DI_TRY(DI_PASS_NEW(pass, n * c->index_topk, &pass->topk));
+    DI_TRY(DI_PASS_NEW(pass, n, &pass->topk_counts));
+    pass->attention_scratch_stride = attention_scratch_floats(c);
+    DI_TRY(DI_PASS_NEW(pass, pass->attention_scratch_stride * di_pool_n_threads(pass->pool),
+                       &pass->attention_scratch));
+    pass->candidates = NULL;
+    DI_TRY(map_block_tables(pass));
+    DI_TRY(di_rope_angles_init(pass, net->rope_plain, b->positions, n, &pass->plain));
+    DI_TRY(di_rope_angles_init(pass, net->rope_compressed, b->positions, n, &pass->compressed));
+    for (int64_t row = 0; row < n; row++)
+        pass->pre[row * hc] = 1.0f;
+    const di_embed_args embed = {.table = net->weights->embed.data, .token_ids = b->token_ids,
+                                 .h = pass->h, .dim = c->hidden_size, .hc = c->hc_mult};
+    di_run(pass, DI_OP_embed, &embed, n);
+    return DI_OK;
+}
+
+di_status di_forward_head(di_pass *pass, float *logits)
+{
+    const di_config *c = pass->network->config;
+    const di_weights *w = pass->network->weights;
+    const di_batch *b = pass->batch;
+    if (b->n_logit_rows == 0)
+        return DI_OK;
+    di_bf16 *x, *picked;
+    DI_TRY(collapse_norm(pass, pass->pre, &w->norm, &x));
+    DI_TRY(DI_PASS_NEW(pass, b->n_logit_rows * c->hidden_size, &picked));
+    for (int32_t i = 0; i < b->n_logit_rows; i++)
+        memcpy(picked + i * c->hidden_size, x + b->logit_rows[i] * c->hidden_size,
+               (size_t)c->hidden_size * sizeof *picked);
+    di_linear_bf16_f32(pass, &w->head, (di_rows){picked, b->n_logit_rows, c->hidden_size}, logits);
+    return DI_OK;
+}
+
+di_status di_forward(di_pass *pass, float *logits)
+{
+    DI_TRY(di_forward_begin(pass));
+    for (int layer = 0; layer < pass->network->config->n_layers; layer++)
+        DI_TRY(di_forward_layer(pass, layer));
+    return di_forward_head(pass, logits);
+}
+
+/* Sizes follow the allocations above and in the files of this folder; forward_test.c compares with
+ * what a pass really takes. */
+int64_t di_forward_scratch_bytes(const di_config *c, int64_t n, int64_t context_len, int n_threads)
+{
+    const int64_t hc = c->hc_mult, dim = c->hidden_size, heads = c->n_heads * c->head_dim;
+    const int64_t k = c->n_experts_per_tok, inter = c->moe_intermediate_size;
+    const int64_t columns = (int64_t)(c->engram_max_ngram_size - 1) * c->engram_n_heads;
+    const int64_t index_width = c->index_n_heads * c->index_head_dim;
+    const int64_t persistent = n * (2 * hc * dim + 8 * hc + 4 * c->index_topk + 8 * c->rope_dim) +
+                               4 * attention_scratch_floats(c) * n_threads +
+                               n * di_ceil_div(context_len, c->candidate_block_size);
+    const int64_t sublayer = n * (4 * hc * (2 + hc) + 4 * dim);
+    const int64_t scores = 2 * di_max_i64(context_len, di_min_i64(n * context_len, DI_INDEX_SCORES_PER_TILE));
+    const int64_t attention = n * (2 * dim + 4 * c->q_lora_rank + 4 * heads + 2 * c->head_dim +
+                                   4 * c->o_groups * c->o_lora_rank + 18 * c->head_dim +
+                                   2 * index_width + 2 * c->index_head_dim + 8 * c->rope_dim) +
+                              scores;
+    const int64_t moe = n * (8 * c->n_routed_experts + 4 * dim + 6 * inter) +
+                        n * k * (2 * dim + 6 * inter + 24) + 16 * c->n_routed_experts;
+    const int64_t engram = n * columns * (8 + 4 * c->engram_head_dim) + n * 2 * (hc + 1) * dim;
+    const int64_t head = n * 4 * dim;
+    const int64_t layer = di_max_i64(di_max_i64(attention, moe) + sublayer,
+                                     di_max_i64(engram, head));
+    const int64_t rounding = 64 * 64; /* of the single allocations */
+    return persistent + layer + rounding;
+}

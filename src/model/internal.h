@@ -1,0 +1,51 @@
+/* Between the files of the forward pass. All rows are the pass's n_rows unless stated. */
+#ifndef DI_MODEL_INTERNAL_H
+#define DI_MODEL_INTERNAL_H
+
+#include "model/forward.h"
+
+static inline void di_run(const di_pass *pass, di_op op, const void *args, int64_t n_items)
+{
+    di_pool_run(pass->pool, pass->plan->kernels[op]->fn, args, n_items);
+}
+
+#define DI_PASS_NEW(pass, n, out) DI_ARENA_NEW((pass)->arena, (size_t)(n), (out))
+
+/* x [n, dim] with its row stride: the input of a linear. */
+typedef struct di_rows {
+    const di_bf16 *data;
+    int64_t n, stride;
+} di_rows;
+
+/* linear.c: y = x W^T, y contiguous [n, n_out]. */
+void di_linear_f8(const di_pass *pass, const di_qweight *w, di_rows x, di_bf16 *y);
+void di_linear_bf16(const di_pass *pass, const di_bf16_matrix *w, di_rows x, di_bf16 *y);
+void di_linear_bf16_f32(const di_pass *pass, const di_bf16_matrix *w, di_rows x, float *y);
+/* Q8-rounds n rows of dim into fresh step memory: the input of quantized linears. */
+DI_WARN_UNUSED di_status di_quantize_rows(const di_pass *pass, const di_bf16 *x, int64_t n,
+                                          int64_t dim, di_rows *out);
+void di_norm_rows(const di_pass *pass, const di_norm_weight *w, const di_bf16 *x, int64_t n,
+                  di_bf16 *y);
+void di_rope_rows(const di_pass *pass, di_bf16 *x, int64_t n, int64_t n_heads, int64_t head_dim,
+                  const di_rope_angles *angles, bool is_inverse);
+DI_WARN_UNUSED di_status di_rope_angles_init(const di_pass *pass, const float *frequencies,
+                                             const int32_t *positions, int64_t n,
+                                             di_rope_angles *out);
+
+/* attention.c: y [n, hidden] = attention of x (the normalised collapse). */
+DI_WARN_UNUSED di_status di_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y);
+/* compressor.c: adds the compressed entries and index keys that x completes. */
+DI_WARN_UNUSED di_status di_compress(di_pass *pass, int layer, const di_bf16 *x);
+/* indexer.c: fills topk and topk_counts; qr = normalised query latent [n, q_lora_rank]. */
+DI_WARN_UNUSED di_status di_index_select(di_pass *pass, int layer, const di_bf16 *x, di_rows qr);
+/* Index scores are computed for a tile of rows at once, which bounds their buffer at long contexts. */
+enum { DI_INDEX_SCORES_PER_TILE = 16 * 1024 * 1024 };
+/* Takes the candidate marks, which outlive their source layer's scratch. */
+DI_WARN_UNUSED di_status di_index_begin_candidates(di_pass *pass);
+/* moe.c */
+DI_WARN_UNUSED di_status di_moe(di_pass *pass, const di_layer_weights *w, const di_bf16 *x,
+                                int64_t n_experts_per_tok, di_bf16 *y);
+/* engram.c: updates h. */
+DI_WARN_UNUSED di_status di_engram(di_pass *pass, int layer);
+
+#endif

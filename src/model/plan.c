@@ -1,0 +1,7 @@
+#include "model/plan.h"
+
+void di_plan_init(const di_kernel_mask *mask, di_plan *out)
+{
+    for (int op = 0; op < DI_N_OPS; op++)
+        out->kernels[op] = di_kernel_select((di_op)op, mask);
+}
