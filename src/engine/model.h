@@ -1,0 +1,18 @@
+/* An opened checkpoint: what di_model points to. Constant after di_model_open. */
+#ifndef DI_ENGINE_MODEL_H
+#define DI_ENGINE_MODEL_H
+
+#include "model/network.h"
+#include "text/tokenizer.h"
+
+struct di_model {
+    char *dir; /* resolved checkpoint directory */
+    di_config config;
+    di_generation_config generation;
+    di_weights *weights;
+    di_tokenizer *tokenizer;
+    int32_t *token_map; /* [vocab_size], NULL without engram layers */
+    di_network network;
+};
+
+#endif
