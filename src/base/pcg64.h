@@ -1,5 +1,5 @@
-/* numpy's default_rng: PCG64 (XSL-RR) seeded through SeedSequence, with numpy's bounded integers (model
- * spec 12). Needed for the Engram multipliers, which the release draws with it. */
+/* numpy's default_rng: PCG64 (XSL-RR) seeded through SeedSequence, with numpy's bounded integers
+ * (model spec 12). Needed for the Engram multipliers, which the release draws with it. */
 #ifndef DI_BASE_PCG64_H
 #define DI_BASE_PCG64_H
 

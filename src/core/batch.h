@@ -1,12 +1,13 @@
-/* The input of one forward pass: rows (tokens) of one or more sequences, struct-of-arrays. Made in the
- * step arena by the engine, read by the model. Rows of a sequence are consecutive and ascending. */
+/* The input of one forward pass: rows (tokens) of one or more sequences, struct-of-arrays. Made in
+ * the step arena by the engine, read by the model. Rows of a sequence are consecutive and
+ * ascending. */
 #ifndef DI_CORE_BATCH_H
 #define DI_CORE_BATCH_H
 
 #include <stdint.h>
 
-/* KV groups: entries of equal ratio that share a block table. 0 = the sliding windows of all layers,
- * then one group per compression ratio of the model (kv/layout.h). */
+/* KV groups: entries of equal ratio that share a block table. 0 = the sliding windows of all
+ * layers, then one group per compression ratio of the model (kv/layout.h). */
 enum { DI_MAX_KV_GROUPS = 3 };
 
 typedef struct di_batch_seq {
@@ -18,14 +19,14 @@ typedef struct di_batch_seq {
 
 typedef struct di_batch {
     int32_t n_rows, n_seqs, n_logit_rows;
-    const int32_t *token_ids;    /* [n_rows] */
-    const int32_t *positions;    /* [n_rows] */
-    const int32_t *row_seq;      /* [n_rows]: index into seqs */
-    const int32_t *cu_seqlens_q; /* [n_seqs + 1]: first row of each sequence */
+    const int32_t *token_ids;               /* [n_rows] */
+    const int32_t *positions;               /* [n_rows] */
+    const int32_t *row_seq;                 /* [n_rows]: index into seqs */
+    const int32_t *cu_seqlens_q;            /* [n_seqs + 1]: first row of each sequence */
     const int64_t *slots[DI_MAX_KV_GROUPS]; /* [n_rows]: where the row's entry goes; -1 = the row
                                                completes no entry of this group */
-    const int32_t *logit_rows;   /* [n_logit_rows]: rows whose logits are wanted, ascending */
-    const di_batch_seq *seqs;    /* [n_seqs] */
+    const int32_t *logit_rows; /* [n_logit_rows]: rows whose logits are wanted, ascending */
+    const di_batch_seq *seqs;  /* [n_seqs] */
 } di_batch;
 
 #endif

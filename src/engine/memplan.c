@@ -30,8 +30,8 @@ di_status di_memplan_compute(const di_config *config, const di_effective_options
                            di_kv_blocks_for(&layout, config, g, context, options->max_step_tokens);
         plan.kv_total_bytes += plan.kv_bytes[g];
     }
-    plan.scratch_bytes = di_forward_scratch_bytes(config, options->max_step_tokens, context,
-                                                  options->n_threads);
+    plan.scratch_bytes =
+        di_forward_scratch_bytes(config, options->max_step_tokens, context, options->n_threads);
     plan.logits_bytes = 4 * config->vocab_size;
     plan.total_bytes = plan.kv_total_bytes + plan.scratch_bytes + plan.logits_bytes;
     *out = plan;
@@ -48,11 +48,12 @@ di_status di_memplan_check(const di_config *config, const di_effective_options *
     di_memplan plan;
     DI_TRY(di_memplan_compute(config, options, &plan));
     if (plan.total_bytes > machine_bytes())
-        return di_fail(DI_ERR_MEMORY,
-                       "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld), found %lld "
-                       "on this machine; lower max_context_len or max_step_tokens",
-                       (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
-                       (long long)plan.scratch_bytes, (long long)machine_bytes());
+        return di_fail(
+            DI_ERR_MEMORY,
+            "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld), found %lld "
+            "on this machine; lower max_context_len or max_step_tokens",
+            (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
+            (long long)plan.scratch_bytes, (long long)machine_bytes());
     return DI_OK;
 }
 

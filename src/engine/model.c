@@ -1,46 +1,19 @@
 #include "engine/model.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/options.h"
 #include "text/token_map.h"
 #include "weights/checkpoint_dir.h"
 
-enum { MAX_CONFIG_BYTES = 16 * 1024 * 1024 };
-
-static di_status join(di_buf *path, const char *dir, const char *name)
-{
-    di_buf_clear(path);
-    return di_buf_printf(path, "%s/%s", dir, name);
-}
-
-static di_status load_configs(di_model *m)
-{
-    DI_BUF_AUTO path = {0}, text = {0};
-    DI_TRY(join(&path, m->dir, "config.json"));
-    DI_TRY(di_file_read(di_buf_str(&path), MAX_CONFIG_BYTES, &text));
-    DI_TRY(di_config_parse(di_buf_str(&text), text.len, di_buf_str(&path), &m->config));
-    DI_TRY(join(&path, m->dir, "generation_config.json"));
-    if (!di_path_exists(di_buf_str(&path))) {
-        di_generation_config_defaults(&m->config, &m->generation);
-        return DI_OK;
-    }
-    di_buf_clear(&text);
-    DI_TRY(di_file_read(di_buf_str(&path), MAX_CONFIG_BYTES, &text));
-    return di_generation_config_parse(di_buf_str(&text), text.len, di_buf_str(&path), &m->config,
-                                      &m->generation);
-}
-
 /* The checkpoint's own tokenizer, or one beside the directory that several checkpoints share. */
 static di_status load_tokenizer(di_model *m)
 {
     DI_BUF_AUTO own = {0}, shared = {0};
-    DI_TRY(join(&own, m->dir, "tokenizer.json"));
-    DI_TRY(join(&shared, m->dir, "../tokenizer.json"));
-    const bool is_shared =
-        !di_path_exists(di_buf_str(&own)) && di_path_exists(di_buf_str(&shared));
+    DI_TRY(di_buf_printf(&own, "%s/tokenizer.json", m->dir));
+    DI_TRY(di_buf_printf(&shared, "%s/../tokenizer.json", m->dir));
+    const bool is_shared = !di_path_exists(di_buf_str(&own)) && di_path_exists(di_buf_str(&shared));
     DI_TRY(di_tokenizer_open(di_buf_str(is_shared ? &shared : &own), &m->tokenizer));
     return di_tokenizer_set_vocab_size(m->tokenizer, m->config.vocab_size);
 }
@@ -65,8 +38,10 @@ static di_status build_token_map(di_model *m)
 
 static di_status load(di_model *m, const char *path)
 {
-    DI_TRY(di_checkpoint_dir_resolve(path, &m->dir));
-    DI_TRY(load_configs(m));
+    DI_TRY(di_checkpoint_resolve(path, &m->dir_buf));
+    m->dir = di_buf_str(&m->dir_buf);
+    DI_TRY(di_checkpoint_read_config(m->dir, &m->config));
+    DI_TRY(di_checkpoint_read_generation_config(m->dir, &m->config, &m->generation));
     DI_TRY(di_weights_open(m->dir, &m->config, &m->weights));
     DI_TRY(load_tokenizer(m));
     DI_TRY(build_token_map(m));
@@ -99,7 +74,7 @@ void di_model_close(di_model *model)
     di_weights_close(model->weights);
     di_tokenizer_close(model->tokenizer);
     free(model->token_map);
-    free(model->dir);
+    di_buf_free(&model->dir_buf);
     free(model);
 }
 

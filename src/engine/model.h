@@ -6,7 +6,8 @@
 #include "text/tokenizer.h"
 
 struct di_model {
-    char *dir; /* resolved checkpoint directory */
+    di_buf dir_buf;
+    const char *dir; /* resolved checkpoint directory, in dir_buf */
     di_config config;
     di_generation_config generation;
     di_weights *weights;

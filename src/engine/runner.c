@@ -43,6 +43,15 @@ void di_runner_free(di_runner *runner)
     *runner = (di_runner){.model = NULL};
 }
 
+di_status di_ids_check(const int32_t *ids, size_t n_ids, int64_t vocab_size)
+{
+    for (size_t i = 0; i < n_ids; i++)
+        if (ids[i] < 0 || ids[i] >= vocab_size)
+            return di_fail(DI_ERR_ARGUMENT, "token_ids[%zu]: found %d, wanted 0 to %lld", i, ids[i],
+                           (long long)vocab_size - 1);
+    return DI_OK;
+}
+
 di_status di_runner_seq_append(const di_runner *runner, di_runner_seq *seq, const int32_t *ids,
                                size_t n_ids)
 {

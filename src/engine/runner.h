@@ -1,5 +1,5 @@
-/* Runs forward passes: owns what a pass needs beside the model (kernel plan, thread pool, KV cache, step
- * memory). Used by one thread at a time. The engine and di_score share it. */
+/* Runs forward passes: owns what a pass needs beside the model (kernel plan, thread pool, KV cache,
+ * step memory). Used by one thread at a time. The engine and di_score share it. */
 #ifndef DI_ENGINE_RUNNER_H
 #define DI_ENGINE_RUNNER_H
 
@@ -37,6 +37,9 @@ typedef struct di_work {
 DI_WARN_UNUSED di_status di_runner_init(const di_model *model, const di_options *options,
                                         di_runner *out);
 void di_runner_free(di_runner *runner);
+
+/* DI_ERR_ARGUMENT naming the first id outside the vocabulary. */
+DI_WARN_UNUSED di_status di_ids_check(const int32_t *ids, size_t n_ids, int64_t vocab_size);
 
 /* Appends tokens (checked ids) to a sequence that starts zeroed. */
 DI_WARN_UNUSED di_status di_runner_seq_append(const di_runner *runner, di_runner_seq *seq,

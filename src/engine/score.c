@@ -38,15 +38,6 @@ static di_status score_all(scorer *s, const int32_t *ids, size_t n_ids, int64_t 
     return DI_OK;
 }
 
-di_status di_ids_check(const int32_t *ids, size_t n_ids, int64_t vocab_size)
-{
-    for (size_t i = 0; i < n_ids; i++)
-        if (ids[i] < 0 || ids[i] >= vocab_size)
-            return di_fail(DI_ERR_ARGUMENT, "token_ids[%zu]: found %d, wanted 0 to %lld", i, ids[i],
-                           (long long)vocab_size - 1);
-    return DI_OK;
-}
-
 di_status di_score(di_model *model, const di_options *options, const int32_t *ids, size_t n_ids,
                    const di_score_options *score, di_score_fn fn, void *user)
 {
@@ -60,8 +51,10 @@ di_status di_score(di_model *model, const di_options *options, const int32_t *id
     const int64_t n = (int64_t)n_ids;
     di_status status = DI_OK;
     if (n > s.runner.max_context_len)
-        status = di_fail(DI_ERR_ARGUMENT, "token_ids: found %lld tokens, wanted at most %lld, the "
-                         "context limit", (long long)n, (long long)s.runner.max_context_len);
+        status = di_fail(DI_ERR_ARGUMENT,
+                         "token_ids: found %lld tokens, wanted at most %lld, the "
+                         "context limit",
+                         (long long)n, (long long)s.runner.max_context_len);
     if (status == DI_OK) {
         int64_t prefill = n, chunk = s.runner.options.max_step_tokens;
         if (score && score->prefill >= 0 && score->prefill < n)

@@ -7,9 +7,8 @@
 
 const di_kernel di_kernels[] = {
 #define DI_KERNEL(op, target, isa, layout, numerics, order, invariant, rank)                       \
-    {DI_OP_##op,           #target,          DI_ISA_##isa, DI_LAYOUT_##layout,                     \
-     DI_NUMERICS_##numerics, DI_ORDER_##order, invariant,    rank,                                 \
-     di_##op##_##target},
+    {DI_OP_##op,       #target,   DI_ISA_##isa, DI_LAYOUT_##layout, DI_NUMERICS_##numerics,        \
+     DI_ORDER_##order, invariant, rank,         di_##op##_##target},
 #include "kernels/kernels.def"
 #undef DI_KERNEL
 };
@@ -63,9 +62,10 @@ static di_status find_op(const char *text, size_t len, di_op *out)
             return DI_OK;
         }
     }
-    return di_fail(DI_ERR_ARGUMENT,
-                   "kernels: found operation \"%.*s\", wanted one of those `deepinfer kernels` lists",
-                   (int)len, text);
+    return di_fail(
+        DI_ERR_ARGUMENT,
+        "kernels: found operation \"%.*s\", wanted one of those `deepinfer kernels` lists",
+        (int)len, text);
 }
 
 static di_status find_kernel_name(di_op op, const char *text, size_t len, const char **out)
@@ -94,8 +94,8 @@ static di_status parse_forced(const char *text, di_kernel_mask *mask)
                            (int)len, text);
         di_op op;
         DI_TRY(find_op(text, (size_t)(equals - text), &op));
-        DI_TRY(find_kernel_name(op, equals + 1, (size_t)(text + len - equals - 1),
-                                &mask->forced[op]));
+        DI_TRY(
+            find_kernel_name(op, equals + 1, (size_t)(text + len - equals - 1), &mask->forced[op]));
         text += len + (text[len] == ',');
     }
     return DI_OK;

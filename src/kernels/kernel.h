@@ -1,5 +1,6 @@
-/* The kernel registry (docs/kernels.md). An operation is a folder; a kernel is a row of kernels.def;
- * its file's suffix names its target. Kernels know no model and no batch, only their args struct.
+/* The kernel registry (docs/kernels.md). An operation is a folder; a kernel is a row of
+ * kernels.def; its file's suffix names its target. Kernels know no model and no batch, only their
+ * args struct.
  *
  * Kernel contract
  * - di_<op>_<target>(args, begin, end, worker) computes items [begin, end) of the operation's item
@@ -41,7 +42,9 @@ typedef enum di_order {
 } di_order;
 
 /* How a kernel wants its weights. */
-typedef enum di_weight_layout { DI_LAYOUT_CHECKPOINT /* as stored in the checkpoint */ } di_weight_layout;
+typedef enum di_weight_layout {
+    DI_LAYOUT_CHECKPOINT /* as stored in the checkpoint */
+} di_weight_layout;
 
 typedef struct di_kernel {
     di_op op;
@@ -67,8 +70,8 @@ typedef struct di_kernel_mask {
     const char *forced[DI_N_OPS]; /* kernel name or NULL; not owned */
 } di_kernel_mask;
 
-/* isa: NULL or "best" = all of this machine; kernels: NULL or "op=name,op=name". The names are matched against
- * the registry; an unknown one is DI_ERR_ARGUMENT listing the known ones. */
+/* isa: NULL or "best" = all of this machine; kernels: NULL or "op=name,op=name". The names are
+ * matched against the registry; an unknown one is DI_ERR_ARGUMENT listing the known ones. */
 DI_WARN_UNUSED di_status di_kernel_mask_parse(const char *isa, const char *kernels,
                                               di_kernel_mask *out);
 /* The best usable kernel of an operation; never NULL, since every operation has a reference. */

@@ -1,5 +1,5 @@
-/* Paged stores of quantized rows (KV cache entries). A block holds block_len entries: first all their
- * codes, then all their scales; blocks of one store lie block_bytes apart. */
+/* Paged stores of quantized rows (KV cache entries). A block holds block_len entries: first all
+ * their codes, then all their scales; blocks of one store lie block_bytes apart. */
 #ifndef DI_KERNELS_PAGED_H
 #define DI_KERNELS_PAGED_H
 

@@ -17,8 +17,7 @@ di_status di_kv_cache_init(const di_config *config, const int64_t *n_blocks, di_
         pool->free = calloc((size_t)n_blocks[g], sizeof *pool->free);
         if (!pool->data || !pool->free) {
             di_kv_cache_free(&cache);
-            return di_fail_memory(n_blocks[g] * cache.layout.groups[g].block_bytes,
-                                  "the KV cache");
+            return di_fail_memory(n_blocks[g] * cache.layout.groups[g].block_bytes, "the KV cache");
         }
         for (int64_t i = 0; i < n_blocks[g]; i++) /* lowest id on top */
             pool->free[pool->n_free++] = (int32_t)(n_blocks[g] - 1 - i);
@@ -63,8 +62,8 @@ di_paged_out di_kv_cache_store(const di_kv_cache *cache, int layer, di_kv_store 
 di_paged di_kv_cache_view(const di_kv_cache *cache, int layer, di_kv_store store)
 {
     const di_paged_out p = di_kv_cache_store(cache, layer, store);
-    return (di_paged){p.data,        p.block_bytes, p.scales_offset,
-                      p.block_len,   p.code_bytes,  p.scale_bytes};
+    return (di_paged){p.data,      p.block_bytes, p.scales_offset,
+                      p.block_len, p.code_bytes,  p.scale_bytes};
 }
 
 di_status di_kv_seq_init(const di_kv_cache *cache, di_kv_seq *out)
@@ -111,9 +110,9 @@ di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
     const int64_t extra = n_blocks - seq->n_blocks;
     for (int g = 0; g < cache->layout.n_groups; g++) {
         if (extra > cache->pools[g].n_free)
-            return di_fail(DI_ERR_MEMORY, "KV cache full: wanted %lld blocks of %d tokens, %lld free",
-                           (long long)extra, DI_KV_BLOCK_TOKENS,
-                           (long long)cache->pools[g].n_free);
+            return di_fail(DI_ERR_MEMORY,
+                           "KV cache full: wanted %lld blocks of %d tokens, %lld free",
+                           (long long)extra, DI_KV_BLOCK_TOKENS, (long long)cache->pools[g].n_free);
         DI_TRY(DI_GROW(&seq->tables[g], &seq->table_caps[g], (size_t)n_blocks));
     }
     for (int g = 0; g < cache->layout.n_groups; g++) {

@@ -12,7 +12,12 @@
 
 enum { DI_KV_BLOCK_TOKENS = 64 }; /* a block of every group covers this many tokens */
 
-typedef enum di_kv_store { DI_KV_WINDOW, DI_KV_COMPRESSED, DI_KV_INDEX, DI_N_KV_STORES } di_kv_store;
+typedef enum di_kv_store {
+    DI_KV_WINDOW,
+    DI_KV_COMPRESSED,
+    DI_KV_INDEX,
+    DI_N_KV_STORES
+} di_kv_store;
 
 typedef struct di_kv_entry {
     int32_t code_bytes, scale_bytes;
@@ -30,8 +35,8 @@ typedef struct di_kv_layout {
     di_kv_entry entries[DI_N_KV_STORES];
     di_kv_group groups[DI_MAX_KV_GROUPS];
     int n_groups;
-    int group_of_layer[DI_MAX_LAYERS];  /* of the layer's compressed entries; -1 if ratio 0 */
-    int place_in_group[DI_MAX_LAYERS];  /* of a KV source: 0 .. n_layers-1 of its group; else -1 */
+    int group_of_layer[DI_MAX_LAYERS]; /* of the layer's compressed entries; -1 if ratio 0 */
+    int place_in_group[DI_MAX_LAYERS]; /* of a KV source: 0 .. n_layers-1 of its group; else -1 */
     int compressor_of_layer[DI_MAX_LAYERS]; /* of a ratio-2 source: its compressor_state; else -1 */
     int n_compressors;                      /* ratio-2 sources */
 } di_kv_layout;
@@ -43,8 +48,8 @@ static inline int64_t di_kv_entry_bytes(const di_kv_layout *layout, di_kv_store 
     return layout->entries[store].code_bytes + layout->entries[store].scale_bytes;
 }
 
-/* Blocks of a group that a sequence of n_tokens needs; for the window group, with at most step_tokens
- * rows a pass. */
+/* Blocks of a group that a sequence of n_tokens needs; for the window group, with at most
+ * step_tokens rows a pass. */
 int64_t di_kv_blocks_for(const di_kv_layout *layout, const di_config *config, int group,
                          int64_t n_tokens, int64_t step_tokens);
 

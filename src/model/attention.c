@@ -31,7 +31,10 @@ static di_status write_window(di_pass *pass, int layer, di_rows x, const di_rope
     di_norm_rows(pass, &w->kv_norm, kv, x.n, kv);
     di_rope_rows(pass, kv, x.n, 1, c->head_dim, angles, false);
     const di_pack_args pack = {
-        .x = kv, .dim = c->head_dim, .x_stride = c->head_dim, .slots = pass->batch->slots[0],
+        .x = kv,
+        .dim = c->head_dim,
+        .x_stride = c->head_dim,
+        .slots = pass->batch->slots[0],
         .out = di_kv_cache_store(pass->kv, layer, DI_KV_WINDOW),
     };
     di_run(pass, DI_OP_pack_q8, &pack, x.n);
@@ -44,13 +47,19 @@ static void attend(di_pass *pass, int layer, const di_bf16 *q, di_bf16 *out)
     const int64_t n = pass->batch->n_rows;
     const bool has_compressed = c->compress_ratios[layer] != 0;
     di_sparse_attention_args args = {
-        .q = q, .sink = pass->network->weights->layers[layer].attn_sink, .out = out,
-        .n_heads = c->n_heads, .head_dim = c->head_dim,
+        .q = q,
+        .sink = pass->network->weights->layers[layer].attn_sink,
+        .out = out,
+        .n_heads = c->n_heads,
+        .head_dim = c->head_dim,
         .scale = (float)(1.0 / sqrt((double)c->head_dim)),
         .window = di_kv_cache_view(pass->kv, layer, DI_KV_WINDOW),
-        .window_tables = pass->tables[0], .positions = pass->batch->positions,
-        .window_len = c->sliding_window, .index_stride = c->index_topk,
-        .scratch = pass->attention_scratch, .scratch_stride = pass->attention_scratch_stride,
+        .window_tables = pass->tables[0],
+        .positions = pass->batch->positions,
+        .window_len = c->sliding_window,
+        .index_stride = c->index_topk,
+        .scratch = pass->attention_scratch,
+        .scratch_stride = pass->attention_scratch_stride,
     };
     if (has_compressed) {
         args.compressed = di_kv_cache_view(pass->kv, c->kv_source[layer], DI_KV_COMPRESSED);
@@ -62,8 +71,7 @@ static void attend(di_pass *pass, int layer, const di_bf16 *q, di_bf16 *out)
 }
 
 /* Grouped output projection: z_g = wo_a_g o_g on unquantized inputs, y = wo_b z. */
-static di_status project_out(di_pass *pass, const di_layer_weights *w, const di_bf16 *o,
-                             di_bf16 *y)
+static di_status project_out(di_pass *pass, const di_layer_weights *w, const di_bf16 *o, di_bf16 *y)
 {
     const di_config *c = pass->network->config;
     const int64_t n = pass->batch->n_rows, width = w->wo_a.n_in;
@@ -72,10 +80,16 @@ static di_status project_out(di_pass *pass, const di_layer_weights *w, const di_
     DI_TRY(DI_PASS_NEW(pass, n * z_width, &z));
     for (int64_t g = 0; g < c->o_groups; g++) {
         const di_gemm_args args = {
-            .x = o + g * width, .x_stride = c->o_groups * width,
-            .w = w->wo_a.codes, .scales = w->wo_a.scales,
-            .y = z + g * c->o_lora_rank, .y_stride = z_width,
-            .m = n, .n = c->o_lora_rank, .k = width, .first_column = g * c->o_lora_rank,
+            .x = o + g * width,
+            .x_stride = c->o_groups * width,
+            .w = w->wo_a.codes,
+            .scales = w->wo_a.scales,
+            .y = z + g * c->o_lora_rank,
+            .y_stride = z_width,
+            .m = n,
+            .n = c->o_lora_rank,
+            .k = width,
+            .first_column = g * c->o_lora_rank,
         };
         di_run(pass, DI_OP_gemm_f8, &args, args.n);
     }

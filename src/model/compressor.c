@@ -26,8 +26,8 @@ static di_status list_groups(di_pass *pass, int ratio, int group, group_list *ou
     return DI_OK;
 }
 
-/* Ratio 2: puts each sequence's pending token before its rows, keeps an odd last one as pending, so that
- * k and gate [2 * n_groups, head_dim] hold whole groups one after another. */
+/* Ratio 2: puts each sequence's pending token before its rows, keeps an odd last one as pending, so
+ * that k and gate [2 * n_groups, head_dim] hold whole groups one after another. */
 static void pair_tokens(di_pass *pass, int compressor, const float *rows_k, const float *rows_gate,
                         float *k, float *gate)
 {
@@ -85,7 +85,10 @@ static di_status write_index_keys(di_pass *pass, int layer, const di_bf16 *laten
     di_norm_rows(pass, &w->k_norm, key, groups->n, key);
     di_rope_rows(pass, key, groups->n, 1, c->index_head_dim, angles, false);
     const di_pack_args pack = {
-        .x = key, .dim = c->index_head_dim, .x_stride = c->index_head_dim, .slots = groups->slots,
+        .x = key,
+        .dim = c->index_head_dim,
+        .x_stride = c->index_head_dim,
+        .slots = groups->slots,
         .out = di_kv_cache_store(pass->kv, layer, DI_KV_INDEX),
     };
     di_run(pass, DI_OP_pack_q4i, &pack, groups->n);
@@ -115,7 +118,10 @@ di_status di_compress(di_pass *pass, int layer, const di_bf16 *x)
     DI_TRY(write_index_keys(pass, layer, latent, &groups, &angles));
     di_rope_rows(pass, latent, groups.n, 1, c->head_dim, &angles, false);
     const di_pack_args pack = {
-        .x = latent, .dim = c->head_dim, .x_stride = c->head_dim, .slots = groups.slots,
+        .x = latent,
+        .dim = c->head_dim,
+        .x_stride = c->head_dim,
+        .slots = groups.slots,
         .out = di_kv_cache_store(pass->kv, layer, DI_KV_COMPRESSED),
     };
     di_run(pass, DI_OP_pack_q4kv, &pack, groups.n);

@@ -27,22 +27,35 @@ di_status di_engram(di_pass *pass, int layer)
     for (int64_t row = 0; row < n; row++)
         history[row] = pass->batch->seqs[pass->batch->row_seq[row]].engram_ids;
     const di_engram_hash_args hash = {
-        .history = history, .positions = pass->batch->positions,
-        .multipliers = constants->multipliers, .primes = constants->primes,
-        .offsets = constants->offsets, .rows = rows,
-        .max_ngram = c->engram_max_ngram_size, .n_heads = c->engram_n_heads,
+        .history = history,
+        .positions = pass->batch->positions,
+        .multipliers = constants->multipliers,
+        .primes = constants->primes,
+        .offsets = constants->offsets,
+        .rows = rows,
+        .max_ngram = c->engram_max_ngram_size,
+        .n_heads = c->engram_n_heads,
         .pad_id = net->token_map[c->engram_pad_token_id],
     };
     di_run(pass, DI_OP_engram_hash, &hash, n);
-    const di_engram_gather_args gather = {.codes = w->codes, .scales = w->scales, .rows = rows,
-                                          .y = e, .n_columns = n_columns, .dim = w->head_dim};
+    const di_engram_gather_args gather = {.codes = w->codes,
+                                          .scales = w->scales,
+                                          .rows = rows,
+                                          .y = e,
+                                          .n_columns = n_columns,
+                                          .dim = w->head_dim};
     di_run(pass, DI_OP_engram_gather, &gather, n);
     di_rows eq;
     DI_TRY(di_quantize_rows(pass, e, n, n_columns * w->head_dim, &eq));
     di_linear_f8(pass, &w->wkv, eq, kv);
     const di_engram_gate_args gate = {
-        .h = pass->h, .kv = kv, .q_weight = w->q_weight.data, .k_weight = w->k_weight.data,
-        .dim = c->hidden_size, .hc = c->hc_mult, .norm_eps = (float)c->rms_norm_eps,
+        .h = pass->h,
+        .kv = kv,
+        .q_weight = w->q_weight.data,
+        .k_weight = w->k_weight.data,
+        .dim = c->hidden_size,
+        .hc = c->hc_mult,
+        .norm_eps = (float)c->rms_norm_eps,
     };
     di_run(pass, DI_OP_engram_gate, &gate, n);
     if (pass->observer && pass->observer->engram)

@@ -20,10 +20,18 @@ static di_status mix_streams(di_pass *pass, const di_hc_weight *w, mix *out)
     DI_TRY(DI_PASS_NEW(pass, n * hc, &out->post));
     DI_TRY(DI_PASS_NEW(pass, n * hc * hc, &out->comb));
     const di_hc_mix_args args = {
-        .h = pass->h, .fn = w->fn, .base = w->base, .scale = w->scale,
-        .pre = out->pre, .post = out->post, .comb = out->comb,
-        .dim = c->hidden_size, .hc = c->hc_mult, .n_iters = c->hc_sinkhorn_iters,
-        .eps = (float)c->hc_eps, .norm_eps = (float)c->rms_norm_eps,
+        .h = pass->h,
+        .fn = w->fn,
+        .base = w->base,
+        .scale = w->scale,
+        .pre = out->pre,
+        .post = out->post,
+        .comb = out->comb,
+        .dim = c->hidden_size,
+        .hc = c->hc_mult,
+        .n_iters = c->hc_sinkhorn_iters,
+        .eps = (float)c->hc_eps,
+        .norm_eps = (float)c->rms_norm_eps,
     };
     di_run(pass, DI_OP_hc_mix, &args, n);
     return DI_OK;
@@ -36,8 +44,8 @@ static di_status collapse_norm(di_pass *pass, const float *pre, const di_norm_we
     const di_config *c = pass->network->config;
     const int64_t n = pass->batch->n_rows;
     DI_TRY(DI_PASS_NEW(pass, n * c->hidden_size, x));
-    const di_hc_collapse_args args = {.h = pass->h, .pre = pre, .y = *x, .dim = c->hidden_size,
-                                      .hc = c->hc_mult};
+    const di_hc_collapse_args args = {
+        .h = pass->h, .pre = pre, .y = *x, .dim = c->hidden_size, .hc = c->hc_mult};
     di_run(pass, DI_OP_hc_collapse, &args, n);
     di_norm_rows(pass, norm, *x, n, *x);
     return DI_OK;
@@ -46,8 +54,12 @@ static di_status collapse_norm(di_pass *pass, const float *pre, const di_norm_we
 static void expand(di_pass *pass, const di_bf16 *y, const mix *m)
 {
     const di_config *c = pass->network->config;
-    const di_hc_expand_args args = {.h = pass->h, .y = y, .post = m->post, .comb = m->comb,
-                                    .dim = c->hidden_size, .hc = c->hc_mult};
+    const di_hc_expand_args args = {.h = pass->h,
+                                    .y = y,
+                                    .post = m->post,
+                                    .comb = m->comb,
+                                    .dim = c->hidden_size,
+                                    .hc = c->hc_mult};
     di_run(pass, DI_OP_hc_expand, &args, pass->batch->n_rows);
 }
 
@@ -143,8 +155,11 @@ di_status di_forward_begin(di_pass *pass)
     DI_TRY(di_rope_angles_init(pass, net->rope_compressed, b->positions, n, &pass->compressed));
     for (int64_t row = 0; row < n; row++)
         pass->pre[row * hc] = 1.0f;
-    const di_embed_args embed = {.table = net->weights->embed.data, .token_ids = b->token_ids,
-                                 .h = pass->h, .dim = c->hidden_size, .hc = c->hc_mult};
+    const di_embed_args embed = {.table = net->weights->embed.data,
+                                 .token_ids = b->token_ids,
+                                 .h = pass->h,
+                                 .dim = c->hidden_size,
+                                 .hc = c->hc_mult};
     di_run(pass, DI_OP_embed, &embed, n);
     return DI_OK;
 }
@@ -186,7 +201,8 @@ int64_t di_forward_scratch_bytes(const di_config *c, int64_t n, int64_t context_
                                4 * attention_scratch_floats(c) * n_threads +
                                n * di_ceil_div(context_len, c->candidate_block_size);
     const int64_t sublayer = n * (4 * hc * (2 + hc) + 4 * dim);
-    const int64_t scores = 2 * di_max_i64(context_len, di_min_i64(n * context_len, DI_INDEX_SCORES_PER_TILE));
+    const int64_t scores =
+        2 * di_max_i64(context_len, di_min_i64(n * context_len, DI_INDEX_SCORES_PER_TILE));
     const int64_t attention = n * (2 * dim + 4 * c->q_lora_rank + 4 * heads + 2 * c->head_dim +
                                    4 * c->o_groups * c->o_lora_rank + 18 * c->head_dim +
                                    2 * index_width + 2 * c->index_head_dim + 8 * c->rope_dim) +
@@ -195,8 +211,8 @@ int64_t di_forward_scratch_bytes(const di_config *c, int64_t n, int64_t context_
                         n * k * (2 * dim + 6 * inter + 24) + 16 * c->n_routed_experts;
     const int64_t engram = n * columns * (8 + 4 * c->engram_head_dim) + n * 2 * (hc + 1) * dim;
     const int64_t head = n * 4 * dim;
-    const int64_t layer = di_max_i64(di_max_i64(attention, moe) + sublayer,
-                                     di_max_i64(engram, head));
+    const int64_t layer =
+        di_max_i64(di_max_i64(attention, moe) + sublayer, di_max_i64(engram, head));
     const int64_t rounding = 64 * 64; /* of the single allocations */
     return persistent + layer + rounding;
 }

@@ -13,7 +13,8 @@
 
 typedef struct di_pass di_pass;
 
-/* Looks into a pass and may change what it sees; for tests and debugging. Any member may be NULL. */
+/* Looks into a pass and may change what it sees; for tests and debugging. Any member may be NULL.
+ */
 typedef struct di_observer {
     void *user;
     /* after a layer: h [n_rows, hc, hidden], pre [n_rows, hc] */
@@ -39,15 +40,15 @@ struct di_pass {
     di_arena *arena;
     const di_observer *observer; /* may be NULL */
 
-    di_bf16 *h;                          /* [n_rows, hc, hidden]: the residual streams */
-    float *pre;                          /* [n_rows, hc]: the running collapse weights */
-    di_rope_angles plain, compressed;    /* of the rows' positions */
+    di_bf16 *h;                               /* [n_rows, hc, hidden]: the residual streams */
+    float *pre;                               /* [n_rows, hc]: the running collapse weights */
+    di_rope_angles plain, compressed;         /* of the rows' positions */
     const int32_t **tables[DI_MAX_KV_GROUPS]; /* [n_rows]: each row's block table */
-    int32_t *n_visible;                  /* [n_rows] scratch of index sources */
-    int32_t *topk, *topk_counts;         /* [n_rows, index_topk], [n_rows]: of the last index source */
-    uint8_t *candidates;                 /* [n_rows, candidate_stride], or NULL before its source */
+    int32_t *n_visible;                       /* [n_rows] scratch of index sources */
+    int32_t *topk, *topk_counts; /* [n_rows, index_topk], [n_rows]: of the last index source */
+    uint8_t *candidates;         /* [n_rows, candidate_stride], or NULL before its source */
     int64_t candidate_stride;
-    float *attention_scratch;            /* per worker */
+    float *attention_scratch; /* per worker */
     int64_t attention_scratch_stride;
 };
 
@@ -55,7 +56,8 @@ struct di_pass {
  * sequences must have places for all rows (di_kv_seq_extend). */
 DI_WARN_UNUSED di_status di_forward(di_pass *pass, float *logits);
 
-/* The parts of di_forward, for per-layer tests: begin (embeds the tokens), layers in order, head. */
+/* The parts of di_forward, for per-layer tests: begin (embeds the tokens), layers in order, head.
+ */
 DI_WARN_UNUSED di_status di_forward_begin(di_pass *pass);
 DI_WARN_UNUSED di_status di_forward_layer(di_pass *pass, int layer);
 DI_WARN_UNUSED di_status di_forward_head(di_pass *pass, float *logits);

@@ -17,8 +17,8 @@ static di_status make_index_queries(di_pass *pass, int layer, const di_bf16 *x, 
     DI_TRY(DI_PASS_NEW(pass, n * c->index_n_heads, head_weights));
     di_linear_f8(pass, &w->wq_b, qr, *q);
     di_rope_rows(pass, *q, n, c->index_n_heads, c->index_head_dim, &pass->compressed, false);
-    const di_quantize_args round = {.x = *q, .y = *q, .dim = width, .x_stride = width,
-                                    .y_stride = width};
+    const di_quantize_args round = {
+        .x = *q, .y = *q, .dim = width, .x_stride = width, .y_stride = width};
     di_run(pass, DI_OP_quantize_q4i, &round, n);
     di_linear_bf16(pass, &w->weights_proj, (di_rows){x, n, c->hidden_size}, *head_weights);
     return DI_OK;
@@ -51,18 +51,26 @@ static void select_rows(di_pass *pass, int layer, const di_bf16 *scores, int64_t
         pass->candidates ? pass->candidates + first * pass->candidate_stride : NULL;
     if (layer == c->candidate_source) {
         const di_candidate_blocks_args blocks = {
-            .scores = scores, .score_stride = max_visible, .n_visible = pass->n_visible + first,
-            .candidates = candidates, .candidate_stride = pass->candidate_stride,
-            .block_size = c->candidate_block_size, .k = c->candidate_topk_blocks,
+            .scores = scores,
+            .score_stride = max_visible,
+            .n_visible = pass->n_visible + first,
+            .candidates = candidates,
+            .candidate_stride = pass->candidate_stride,
+            .block_size = c->candidate_block_size,
+            .k = c->candidate_topk_blocks,
         };
         di_run(pass, DI_OP_candidate_blocks, &blocks, n);
     }
     const bool is_restricted = c->candidate_source >= 0 && layer > c->candidate_source;
     const di_topk_args topk = {
-        .scores = scores, .score_stride = max_visible, .n_visible = pass->n_visible + first,
+        .scores = scores,
+        .score_stride = max_visible,
+        .n_visible = pass->n_visible + first,
         .candidates = is_restricted ? candidates : NULL,
-        .candidate_stride = pass->candidate_stride, .block_size = c->candidate_block_size,
-        .indices = pass->topk + first * c->index_topk, .counts = pass->topk_counts + first,
+        .candidate_stride = pass->candidate_stride,
+        .block_size = c->candidate_block_size,
+        .indices = pass->topk + first * c->index_topk,
+        .counts = pass->topk_counts + first,
         .k = c->index_topk,
     };
     di_run(pass, DI_OP_topk, &topk, n);
@@ -83,11 +91,15 @@ di_status di_index_select(di_pass *pass, int layer, const di_bf16 *x, di_rows qr
         const int64_t n = di_min_i64(tile, n_rows - first);
         const di_index_logits_args args = {
             .q = q + first * c->index_n_heads * c->index_head_dim,
-            .w = head_weights + first * c->index_n_heads, .w_scale = w_scale,
+            .w = head_weights + first * c->index_n_heads,
+            .w_scale = w_scale,
             .keys = di_kv_cache_view(pass->kv, c->kv_source[layer], DI_KV_INDEX),
             .block_tables = pass->tables[pass->kv->layout.group_of_layer[layer]] + first,
-            .n_visible = pass->n_visible + first, .scores = scores,
-            .n_heads = c->index_n_heads, .dim = c->index_head_dim, .max_visible = max_visible,
+            .n_visible = pass->n_visible + first,
+            .scores = scores,
+            .n_heads = c->index_n_heads,
+            .dim = c->index_head_dim,
+            .max_visible = max_visible,
         };
         di_run(pass, DI_OP_index_logits, &args, n * di_ceil_div(max_visible, DI_INDEX_TILE));
         select_rows(pass, layer, scores, max_visible, first, n);

@@ -38,7 +38,8 @@ DI_WARN_UNUSED di_status di_attention(di_pass *pass, int layer, const di_bf16 *x
 DI_WARN_UNUSED di_status di_compress(di_pass *pass, int layer, const di_bf16 *x);
 /* indexer.c: fills topk and topk_counts; qr = normalised query latent [n, q_lora_rank]. */
 DI_WARN_UNUSED di_status di_index_select(di_pass *pass, int layer, const di_bf16 *x, di_rows qr);
-/* Index scores are computed for a tile of rows at once, which bounds their buffer at long contexts. */
+/* Index scores are computed for a tile of rows at once, which bounds their buffer at long contexts.
+ */
 enum { DI_INDEX_SCORES_PER_TILE = 16 * 1024 * 1024 };
 /* Takes the candidate marks, which outlive their source layer's scratch. */
 DI_WARN_UNUSED di_status di_index_begin_candidates(di_pass *pass);

@@ -7,8 +7,15 @@
 void di_linear_f8(const di_pass *pass, const di_qweight *w, di_rows x, di_bf16 *y)
 {
     const di_gemm_args args = {
-        .x = x.data, .x_stride = x.stride, .w = w->codes, .scales = w->scales,
-        .y = y, .y_stride = w->n_out, .m = x.n, .n = w->n_out, .k = w->n_in,
+        .x = x.data,
+        .x_stride = x.stride,
+        .w = w->codes,
+        .scales = w->scales,
+        .y = y,
+        .y_stride = w->n_out,
+        .m = x.n,
+        .n = w->n_out,
+        .k = w->n_in,
     };
     di_run(pass, DI_OP_gemm_f8, &args, args.n);
 }
@@ -17,8 +24,14 @@ static void linear_bf16(const di_pass *pass, const di_bf16_matrix *w, di_rows x,
                         bool is_f32_out)
 {
     const di_gemm_args args = {
-        .x = x.data, .x_stride = x.stride, .w = w->data,
-        .y = y, .y_stride = w->n_out, .m = x.n, .n = w->n_out, .k = w->n_in,
+        .x = x.data,
+        .x_stride = x.stride,
+        .w = w->data,
+        .y = y,
+        .y_stride = w->n_out,
+        .m = x.n,
+        .n = w->n_out,
+        .k = w->n_in,
         .is_f32_out = is_f32_out,
     };
     di_run(pass, DI_OP_gemm_bf16, &args, args.n);
@@ -49,8 +62,14 @@ void di_norm_rows(const di_pass *pass, const di_norm_weight *w, const di_bf16 *x
                   di_bf16 *y)
 {
     const di_rmsnorm_args args = {
-        .x = x, .w = w->data, .y = y, .dim = w->n, .x_stride = w->n, .y_stride = w->n,
-        .w_dtype = w->dtype, .eps = (float)pass->network->config->rms_norm_eps,
+        .x = x,
+        .w = w->data,
+        .y = y,
+        .dim = w->n,
+        .x_stride = w->n,
+        .y_stride = w->n,
+        .w_dtype = w->dtype,
+        .eps = (float)pass->network->config->rms_norm_eps,
     };
     di_run(pass, DI_OP_rmsnorm, &args, n);
 }
@@ -59,8 +78,13 @@ void di_rope_rows(const di_pass *pass, di_bf16 *x, int64_t n, int64_t n_heads, i
                   const di_rope_angles *angles, bool is_inverse)
 {
     const di_rope_args args = {
-        .x = x, .cos = angles->cos, .sin = angles->sin, .n_heads = n_heads, .head_dim = head_dim,
-        .rope_dim = pass->network->config->rope_dim, .x_stride = n_heads * head_dim,
+        .x = x,
+        .cos = angles->cos,
+        .sin = angles->sin,
+        .n_heads = n_heads,
+        .head_dim = head_dim,
+        .rope_dim = pass->network->config->rope_dim,
+        .x_stride = n_heads * head_dim,
         .is_inverse = is_inverse,
     };
     di_run(pass, DI_OP_rope, &args, n);

@@ -26,16 +26,22 @@ static di_status route(di_pass *pass, const di_layer_weights *w, const di_bf16 *
     DI_TRY(DI_PASS_NEW(pass, n * k, weights));
     di_linear_bf16_f32(pass, &w->gate, (di_rows){x, n, c->hidden_size}, logits);
     const di_moe_gate_args args = {
-        .logits = logits, .bias = w->gate_bias, .experts = *experts, .weights = *weights,
-        .scores = scores, .n_experts = w->n_experts, .k = k, .is_normalized = c->norm_topk_prob,
+        .logits = logits,
+        .bias = w->gate_bias,
+        .experts = *experts,
+        .weights = *weights,
+        .scores = scores,
+        .n_experts = w->n_experts,
+        .k = k,
+        .is_normalized = c->norm_topk_prob,
         .routed_scale = (float)c->routed_scaling_factor,
     };
     di_run(pass, DI_OP_moe_gate, &args, n);
     return DI_OK;
 }
 
-static di_status sort_by_expert(di_pass *pass, int64_t n_experts, int64_t k,
-                                const int32_t *experts, const float *weights, dispatch *d)
+static di_status sort_by_expert(di_pass *pass, int64_t n_experts, int64_t k, const int32_t *experts,
+                                const float *weights, dispatch *d)
 {
     const int64_t n_rows = pass->batch->n_rows;
     int32_t *next;
@@ -77,10 +83,14 @@ static di_status expert_linear(di_pass *pass, const di_layer_weights *w, const d
     const int64_t n_out = list[0]->n_out;
     DI_TRY(DI_PASS_NEW(pass, d->n * n_out, y));
     const di_grouped_gemm_args args = {
-        .x = x.data, .x_stride = x.stride,
+        .x = x.data,
+        .x_stride = x.stride,
         .rows = which == offsetof(di_expert_weights, w2) ? NULL : d->rows,
-        .weights = list, .expert_begin = d->expert_begin, .y = *y,
-        .n = n_out, .k = list[0]->n_in,
+        .weights = list,
+        .expert_begin = d->expert_begin,
+        .y = *y,
+        .n = n_out,
+        .k = list[0]->n_in,
     };
     di_run(pass, DI_OP_grouped_gemm_f4, &args, d->n_active * n_out);
     return DI_OK;
@@ -89,8 +99,12 @@ static di_status expert_linear(di_pass *pass, const di_layer_weights *w, const d
 static void swiglu(di_pass *pass, di_bf16 *gate, const di_bf16 *up, const float *weights, int64_t n)
 {
     const di_config *c = pass->network->config;
-    const di_swiglu_args args = {.gate = gate, .up = up, .weights = weights, .y = gate,
-                                 .dim = c->moe_intermediate_size, .limit = (float)c->swiglu_limit};
+    const di_swiglu_args args = {.gate = gate,
+                                 .up = up,
+                                 .weights = weights,
+                                 .y = gate,
+                                 .dim = c->moe_intermediate_size,
+                                 .limit = (float)c->swiglu_limit};
     di_run(pass, DI_OP_swiglu, &args, n);
 }
 
@@ -126,8 +140,12 @@ di_status di_moe(di_pass *pass, const di_layer_weights *w, const di_bf16 *x, int
     DI_TRY(di_quantize_rows(pass, gate, d.n, w->experts[0].w1.n_out, &v));
     DI_TRY(expert_linear(pass, w, &d, offsetof(di_expert_weights, w2), v, &routed));
     DI_TRY(shared_expert(pass, &w->shared, xq, &shared));
-    const di_moe_combine_args combine = {.routed = routed, .assignments = d.assignments,
-                                         .shared = shared, .y = y, .dim = dim, .k = k};
+    const di_moe_combine_args combine = {.routed = routed,
+                                         .assignments = d.assignments,
+                                         .shared = shared,
+                                         .y = y,
+                                         .dim = dim,
+                                         .k = k};
     di_run(pass, DI_OP_moe_combine, &combine, n);
     return DI_OK;
 }

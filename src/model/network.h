@@ -18,9 +18,10 @@ typedef struct di_network {
     const di_config *config;
     const di_weights *weights;
     di_engram_constants engram[DI_MAX_ENGRAM_LAYERS];
-    const int32_t *token_map; /* [vocab_size]: token id to compressed id; NULL without engram layers */
-    float *rope_plain;        /* [rope_dim / 2]: angle per position, layers of ratio 0 */
-    float *rope_compressed;   /* [rope_dim / 2]: layers of ratio 1 and 2 */
+    const int32_t
+        *token_map;    /* [vocab_size]: token id to compressed id; NULL without engram layers */
+    float *rope_plain; /* [rope_dim / 2]: angle per position, layers of ratio 0 */
+    float *rope_compressed; /* [rope_dim / 2]: layers of ratio 1 and 2 */
     di_arena arena;
 } di_network;
 

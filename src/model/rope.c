@@ -12,8 +12,8 @@ static void apply_yarn(const di_rope_scaling *s, int64_t rope_dim, double theta,
 {
     const double context = (double)s->original_max_position_embeddings;
     const double low = fmax(floor(correction_dim(s->beta_fast, rope_dim, theta, context)), 0.0);
-    const double high = fmin(ceil(correction_dim(s->beta_slow, rope_dim, theta, context)),
-                             (double)rope_dim - 1.0);
+    const double high =
+        fmin(ceil(correction_dim(s->beta_slow, rope_dim, theta, context)), (double)rope_dim - 1.0);
     const float width = (float)fmax(high - low, 1e-3);
     for (int64_t i = 0; i < rope_dim / 2; i++) {
         float ramp = ((float)i - (float)low) / width;

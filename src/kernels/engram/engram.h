@@ -4,8 +4,8 @@
 
 #include "base/fp.h"
 
-/* Table rows of each token's n-grams ending there: for order k + 1 (k = 1 .. max_ngram - 1) and head
- * a, column (k - 1) * n_heads + a. A position before the sequence counts as pad_id. */
+/* Table rows of each token's n-grams ending there: for order k + 1 (k = 1 .. max_ngram - 1) and
+ * head a, column (k - 1) * n_heads + a. A position before the sequence counts as pad_id. */
 typedef struct di_engram_hash_args {
     const int32_t *const *history; /* [n]: compressed ids of the row's sequence, from position 0 */
     const int32_t *positions;      /* [n] */

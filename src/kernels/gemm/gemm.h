@@ -4,8 +4,8 @@
  *           caller has rounded it with quantize_q8, for wo_a it is used as it is.
  * gemm_bf16 W is bf16.
  *
- * Items: output columns (0 .. n-1), each for all m rows. Products are exact in fp32, the sum runs over k in
- * the lanes16 order whatever m is, hence rows are batch-invariant. */
+ * Items: output columns (0 .. n-1), each for all m rows. Products are exact in fp32, the sum runs
+ * over k in the lanes16 order whatever m is, hence rows are batch-invariant. */
 #ifndef DI_KERNELS_GEMM_H
 #define DI_KERNELS_GEMM_H
 

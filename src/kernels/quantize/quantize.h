@@ -1,8 +1,8 @@
 /* Activation and cache quantizers (model spec 3). Items: rows.
  *
- * Q8   groups of 32: a = max(max|x|, 1e-4), s = pow2ceil(a / 448) as e8m0, code = e4m3(clamp(x / s))
- * Q4i  groups of 32: a = max(max|x|, 6 * 2^-126), s = pow2ceil(a / 6) as e8m0, code = e2m1(x / s)
- * Q4kv groups of 16: a = max(max|x|, 6 * 2^-9), s = e4m3(a / 6), code = e2m1(x / s)
+ * Q8   groups of 32: a = max(max|x|, 1e-4), s = pow2ceil(a / 448) as e8m0, code = e4m3(clamp(x /
+ * s)) Q4i  groups of 32: a = max(max|x|, 6 * 2^-126), s = pow2ceil(a / 6) as e8m0, code = e2m1(x /
+ * s) Q4kv groups of 16: a = max(max|x|, 6 * 2^-9), s = e4m3(a / 6), code = e2m1(x / s)
  *
  * quantize_* gives the rounded values as bf16 (exact: 4 significant bits times a power of two; for
  * linears on FP8 inputs and for index queries). pack_* gives codes and scales, for the KV cache. */

@@ -1,5 +1,5 @@
-/* Rotary embedding of the last rope_dim channels of each head, in place; adjacent pairs (2i, 2i+1) as
- * complex numbers, fp32 inside, result rounded to bf16 (model spec 3). Items: rows (tokens). */
+/* Rotary embedding of the last rope_dim channels of each head, in place; adjacent pairs (2i, 2i+1)
+ * as complex numbers, fp32 inside, result rounded to bf16 (model spec 3). Items: rows (tokens). */
 #ifndef DI_KERNELS_ROPE_H
 #define DI_KERNELS_ROPE_H
 

@@ -1,7 +1,7 @@
-/* Attention of each query over its window and its selected compressed entries, with a sink logit per
- * head in the denominator only (model spec 4.2). Keys are values. Probabilities stay fp32.
- * Key order: window entries by position, then compressed entries by index.
- * Items: n_rows * n_heads, item = row * n_heads + head. */
+/* Attention of each query over its window and its selected compressed entries, with a sink logit
+ * per head in the denominator only (model spec 4.2). Keys are values. Probabilities stay fp32. Key
+ * order: window entries by position, then compressed entries by index. Items: n_rows * n_heads,
+ * item = row * n_heads + head. */
 #ifndef DI_KERNELS_SPARSE_ATTENTION_H
 #define DI_KERNELS_SPARSE_ATTENTION_H
 
@@ -15,15 +15,15 @@ typedef struct di_sparse_attention_args {
     int64_t n_heads, head_dim;
     float scale; /* head_dim^-.5 */
 
-    di_paged window;                    /* Q8 entries, one a position */
+    di_paged window;                     /* Q8 entries, one a position */
     const int32_t *const *window_tables; /* [n_rows] block tables */
-    const int32_t *positions;           /* [n_rows] of the queries */
-    int64_t window_len;                 /* keys: positions max(0, t - window_len + 1) .. t */
+    const int32_t *positions;            /* [n_rows] of the queries */
+    int64_t window_len;                  /* keys: positions max(0, t - window_len + 1) .. t */
 
-    di_paged compressed;                    /* Q4kv entries; unused if indices is NULL */
+    di_paged compressed;                     /* Q4kv entries; unused if indices is NULL */
     const int32_t *const *compressed_tables; /* [n_rows] */
-    const int32_t *indices;                 /* [n_rows, index_stride], counts[row] of them */
-    const int32_t *counts;                  /* [n_rows] */
+    const int32_t *indices;                  /* [n_rows, index_stride], counts[row] of them */
+    const int32_t *counts;                   /* [n_rows] */
     int64_t index_stride;
 
     float *scratch;         /* per worker: (window_len + index_stride) * (head_dim + 1) */

@@ -1,5 +1,5 @@
-/* SwiGLU of an expert (model spec 4.5): y = bf16(silu(min(gate, limit)) * clamp(up, +-limit) * weight).
- * Items: rows. */
+/* SwiGLU of an expert (model spec 4.5): y = bf16(silu(min(gate, limit)) * clamp(up, +-limit) *
+ * weight). Items: rows. */
 #ifndef DI_KERNELS_SWIGLU_H
 #define DI_KERNELS_SWIGLU_H
 

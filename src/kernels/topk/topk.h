@@ -12,8 +12,9 @@
 typedef struct di_topk_args {
     const di_bf16 *scores; /* [n_rows, score_stride] */
     int64_t score_stride;
-    const int32_t *n_visible;  /* [n_rows] */
-    const uint8_t *candidates; /* [n_rows, candidate_stride], 0 or 1 a block of block_size; or NULL */
+    const int32_t *n_visible; /* [n_rows] */
+    const uint8_t
+        *candidates; /* [n_rows, candidate_stride], 0 or 1 a block of block_size; or NULL */
     int64_t candidate_stride, block_size;
     int32_t *indices; /* [n_rows, k] */
     int32_t *counts;  /* [n_rows] */
@@ -26,7 +27,7 @@ typedef struct di_candidate_blocks_args {
     const di_bf16 *scores; /* [n_rows, score_stride] */
     int64_t score_stride;
     const int32_t *n_visible; /* [n_rows] */
-    uint8_t *candidates;      /* [n_rows, candidate_stride]: every block up to the newest is written */
+    uint8_t *candidates; /* [n_rows, candidate_stride]: every block up to the newest is written */
     int64_t candidate_stride, block_size, k;
 } di_candidate_blocks_args;
 
