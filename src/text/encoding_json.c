@@ -241,7 +241,7 @@ static di_status read_number(parser *p, di_jval *v)
         p->at += n;
     }
     if (p->at == int_end) {
-        if (n_int > DI_JSON_MAX_INT_DIGITS)
+        if (n_int > DI_JSON_MAX_INT_DIGITS && p->rules != DI_JSYNTAX)
             return fail_at(p, begin, "an integer of more than 4300 digits");
         v->kind = DI_JINT;
         v->text = p->text + begin;

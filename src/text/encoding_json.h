@@ -33,10 +33,11 @@ typedef struct di_jval {
 
 typedef enum di_jrules {
     DI_JSTRICT, /* RFC 8259: duplicate keys, lone surrogates and numbers beyond double are errors */
+    DI_JSYNTAX, /* what the grammar of RFC 8259 allows, nested at most DI_JSON_MAX_DEPTH deep */
     DI_JPYTHON, /* the last duplicate wins; a lone surrogate is read as U+FFFD; NaN and Infinity */
 } di_jrules;
 
-enum { DI_JSON_MAX_DEPTH = 500, DI_JSON_MAX_INT_DIGITS = 4300 };
+enum { DI_JSON_MAX_DEPTH = 500, DI_JSON_MAX_INT_DIGITS = 4300 /* Python's limit */ };
 
 /* The tree lives in the arena and points into `text`, which must outlive it. */
 DI_WARN_UNUSED di_status di_jval_parse(di_arena *arena, const char *text, size_t len,
