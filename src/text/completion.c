@@ -66,13 +66,15 @@ di_match di_completion_match(di_completion_parser *p, size_t at, const char *s)
     return have < n ? DI_MATCH_PARTIAL : DI_MATCH_FULL;
 }
 
-/* The start tag of a block with the newlines before it. */
+/* The start tag of a block with the newlines before it; strictly, there are two. */
 static di_match match_block(di_completion_parser *p, size_t at, size_t *end)
 {
     size_t tag = at;
     while (tag < p->text.len && tag - at < MAX_BLANK && p->text.data[tag] == '\n')
         tag++;
     *end = tag + strlen(CALLS_TAG);
+    if (p->rules == DI_COMPLETION_STRICT && tag - at < MAX_BLANK && tag < p->text.len)
+        return DI_MATCH_NONE;
     return p->is_raw ? DI_MATCH_NONE : di_completion_match(p, tag, CALLS_TAG);
 }
 
