@@ -7,7 +7,7 @@
 
 #include "base/fp.h"
 
-/* e^x, under 1.5 ulp; 0 below -87.33 (no subnormal results), +inf above 88.72, NaN stays. */
+/* e^x, under 1 ulp; 0 below -87.33 (no subnormal results), +inf above 88.72, NaN stays. */
 static inline float di_expf(float x)
 {
     if (!(x > -87.33f))
@@ -30,21 +30,9 @@ static inline float di_expf(float x)
     return y * di_f32_from_bits((uint32_t)(e + 127) << 23);
 }
 
-/* ln x for x > 0 (normal), under 1.5 ulp; -inf at 0, NaN below. */
-static inline float di_logf(float x)
+/* ln(1 + m) + e ln 2 for sqrt(1/2) - 1 <= m <= sqrt(2) - 1 and a whole number e. */
+static inline float di_log_polyf(float m, float e)
 {
-    if (!(x > 0.0f))
-        return x == 0.0f ? -INFINITY : __builtin_nanf("");
-    if (x == INFINITY)
-        return x;
-    uint32_t u = di_f32_bits(x);
-    int32_t e = (int32_t)(u >> 23) - 126;
-    float m = di_f32_from_bits((u & 0x7fffffu) | 0x3f000000u); /* [0.5, 1) */
-    if (m < 0x1.6a09e6p-1f) {
-        m = m + m;
-        e--;
-    }
-    m -= 1.0f;
     const float z = m * m;
     float p = 7.0376836292e-2f;
     p = p * m - 1.1514610310e-1f;
@@ -55,30 +43,54 @@ static inline float di_logf(float x)
     p = p * m + 2.0000714765e-1f;
     p = p * m - 2.4999993993e-1f;
     p = p * m + 3.3333331174e-1f;
-    const float fe = (float)e;
-    const float y = (p * m * z + fe * -2.12194440e-4f) - 0.5f * z;
-    return (m + y) + fe * 0.693359375f;
+    const float y = (p * m * z + e * -2.12194440e-4f) - 0.5f * z;
+    return (m + y) + e * 0.693359375f;
 }
 
-/* ln(1 + x) for x >= 0, by the quotient that cancels the rounding of 1 + x. */
+/* di_logf without its special cases: x > 0, finite and normal. Free of branches. */
+static inline float di_log_normalf(float x)
+{
+    const uint32_t u = di_f32_bits(x);
+    const float half = di_f32_from_bits((u & 0x7fffffu) | 0x3f000000u); /* [0.5, 1) */
+    const int32_t below = half < 0x1.6a09e6p-1f;                        /* sqrt(1/2) */
+    const int32_t e = (int32_t)(u >> 23) - 126 - below;
+    return di_log_polyf((below ? half + half : half) - 1.0f, (float)e);
+}
+
+/* ln x for x > 0 (normal), under 0.9 ulp; -inf at 0, NaN below. */
+static inline float di_logf(float x)
+{
+    if (!(x > 0.0f))
+        return x == 0.0f ? -INFINITY : __builtin_nanf("");
+    if (x == INFINITY)
+        return x;
+    return di_log_normalf(x);
+}
+
+/* ln(1 + x) for x >= 0, under 2.5 ulp, by the quotient that cancels the rounding of 1 + x. */
 static inline float di_log1pf(float x)
 {
     const float u = 1.0f + x;
     if (u == 1.0f)
         return x;
+    if (!(u < INFINITY))
+        return u;
     return di_logf(u) * (x / (u - 1.0f));
 }
 
+/* Under 2.5 ulp; 0 below -88.72. */
 static inline float di_sigmoidf(float x)
 {
     return 1.0f / (1.0f + di_expf(-x));
 }
 
+/* Under 2.5 ulp; -0 below -88.72. Not for infinities. */
 static inline float di_siluf(float x)
 {
     return x / (1.0f + di_expf(-x));
 }
 
+/* Under 1.5 ulp. */
 static inline float di_rsqrtf(float x)
 {
     return 1.0f / sqrtf(x);
