@@ -136,7 +136,7 @@ static void filter(const di_sampling_params *p, const float *scores, di_selectio
         di_selection_keep_top(selection, p->top_k);
     if (p->top_p >= 1.0)
         return;
-    const uint64_t sum = di_selection_weigh(selection, scores, 0.0f);
+    const uint64_t sum = di_selection_weigh(selection, 0.0f);
     const uint64_t limit = (uint64_t)ceil(p->top_p * (double)sum);
     di_selection_keep_mass(selection, limit > 0 ? limit : 1);
 }

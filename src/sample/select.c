@@ -50,6 +50,11 @@ static uint32_t key_of(float value)
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
+static float value_of(uint32_t key)
+{
+    return di_f32_from_bits(key & 0x80000000u ? key ^ 0x80000000u : ~key);
+}
+
 void di_selection_fill(di_selection *selection, const float *row, float floor)
 {
     int32_t n = 0;
@@ -63,12 +68,16 @@ void di_selection_fill(di_selection *selection, const float *row, float floor)
     selection->n = n;
 }
 
-uint64_t di_selection_weigh(di_selection *selection, const float *row, float max)
+uint64_t di_selection_weigh(di_selection *selection, float max)
 {
+    const uint32_t *const key = selection->key;
+    uint64_t *const weight = selection->weight;
+    const int32_t n = selection->n;
     uint64_t sum = 0;
-    for (int32_t i = 0; i < selection->n; i++) {
-        selection->weight[i] = di_exp_weight(row[selection->id[i]] - max);
-        sum += selection->weight[i];
+    for (int32_t i = 0; i < n; i++) {
+        const uint64_t w = di_exp_weight(value_of(key[i]) - max);
+        weight[i] = w;
+        sum += w;
     }
     return sum;
 }

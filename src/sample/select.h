@@ -12,7 +12,7 @@
 
 enum { DI_MAX_VOCAB = 1 << 22 }; /* keeps the sums of weights below 2^63 */
 
-/* e^z for z <= 0 in units of 2^-40, rounded down; 2^40 at z = 0, 0 below about -27.7. */
+/* e^z for z <= 0 in units of 2^-40, rounded down; 2^40 at z = 0, 0 below about -27.7 (NaN: 0). */
 static inline uint64_t di_exp_weight(float z)
 {
     if (!(z > -28.0f))
@@ -43,8 +43,8 @@ size_t di_selection_bytes(int32_t vocab_size);
 /* Takes the ids whose value is >= floor and not -inf. row[vocab_size] without NaN. */
 void di_selection_fill(di_selection *selection, const float *row, float floor);
 
-/* Sets weight[i] = di_exp_weight(row[id] - max) and returns the sum. */
-uint64_t di_selection_weigh(di_selection *selection, const float *row, float max);
+/* Sets weight[i] = di_exp_weight(value - max) and returns the sum; max >= all values. */
+uint64_t di_selection_weigh(di_selection *selection, float max);
 
 /* Keeps the first n_top in order. n_top >= 1. */
 void di_selection_keep_top(di_selection *selection, int32_t n_top);
