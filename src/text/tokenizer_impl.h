@@ -8,7 +8,7 @@
 #include "text/tokenizer.h"
 
 enum {
-    DI_TOKENIZER_MAX_IDS = 1 << 22
+    DI_TOKENIZER_MAX_IDS = 1 << 20
 }; /* far above any vocabulary; bounds what a file can claim */
 
 /* Ids by a string each of them has. */
