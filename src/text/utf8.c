@@ -71,7 +71,7 @@ size_t di_utf8_valid_prefix(const char *p, size_t n)
 
 di_status di_utf8_append_lossy(di_buf *out, const char *text, size_t len)
 {
-    DI_TRY(di_buf_reserve(out, len));
+    DI_TRY(di_buf_append(out, "", 0)); /* NUL-terminates also when there is no text */
     while (len) {
         const size_t valid = di_utf8_valid_prefix(text, len);
         DI_TRY(di_buf_append(out, text, valid));
@@ -92,14 +92,11 @@ di_status di_utf8_replace_invalid(const char *text, size_t text_bytes, char **ou
                                   size_t *out_bytes)
 {
     di_buf buf = {0};
-    di_status status = di_buf_reserve(&buf, 0);
-    if (status == DI_OK)
-        status = di_utf8_append_lossy(&buf, text, text_bytes);
+    const di_status status = di_utf8_append_lossy(&buf, text, text_bytes);
     if (status != DI_OK) {
         di_buf_free(&buf);
         return status;
     }
-    buf.data[buf.len] = 0;
     *out = buf.data;
     *out_bytes = buf.len;
     return DI_OK;
