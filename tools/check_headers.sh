@@ -7,7 +7,7 @@ need_program gcc
 need_program g++
 mapfile -t headers < <(tree_files 'src/*.h' 'apps/*.h' 'include/*.h' 'tests/support/*.h')
 [[ ${#headers[@]} -gt 0 ]] || cannot_run "no headers"
-read -ra packages < <(pkg-config --cflags jansson libutf8proc libpcre2-8 libcurl cmocka liblzma) || true
+read -ra packages < <(pkg-config --cflags jansson libutf8proc libpcre2-8 libcurl libcrypto cmocka liblzma) || true
 paths=(-Iinclude -Isrc -Iapps -Itests/support -Ibuild/generated "${packages[@]}")
 warnings=(-Wall -Wextra -Werror -Wno-unused-function -Wno-unused-const-variable)
 

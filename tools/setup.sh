@@ -49,6 +49,7 @@ module jansson libjansson-dev
 module libutf8proc libutf8proc-dev
 module libpcre2-8 libpcre2-dev
 module libcurl libcurl4-openssl-dev
+module libcrypto libssl-dev
 module cmocka libcmocka-dev
 module liblzma liblzma-dev
 file /etc/ssl/certs/ca-certificates.crt ca-certificates"
