@@ -175,5 +175,6 @@ fails text "carriage return" src/base/two.c 'int x;\r\n'
 fails text "not UTF-8" src/base/two.c '/* \377 */\n'
 fails text "no newline at the end" src/base/two.c '/* x */'
 fails text "a folder of one machine" src/base/two.c '/* /ho''me/someone/x */\n'
+fails text "the link to b.md leads nowhere" docs/a.md '[itself](a.md#x) [b](b.md) [c](https://c.org)\n'
 fails text "bash cannot parse it" tools/broken.sh 'if true; then\n'
 report check_selftest "$n_cases cases"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # check_text: text files are UTF-8 with LF ends, a final newline, no tabs (Makefiles excepted) and no
-# trailing blanks; scripts parse; nothing names a folder of one machine. Test vectors (tests/golden,
-# tests/data, tests/cases, fuzz corpora), models/ and binary files are left alone.
+# trailing blanks; scripts parse; links of the documents lead to files; nothing names a folder of one
+# machine. Test vectors (tests/golden, tests/data, tests/cases, fuzz corpora), models/ and binary files
+# are left alone.
 . "$(dirname "$0")/check_lib.sh"
 
 mapfile -t files < <(tree_files | grep -vE \
@@ -20,6 +21,17 @@ search()
     done < <(grep -naE "$2" "$1" | head -n 3 | cut -d: -f1)
 }
 
+# links FILE: relative links of a document that lead nowhere.
+links()
+{
+    local target
+    while IFS= read -r target; do
+        target=${target%%#*}
+        [[ -z $target || $target == *:* || -e $(dirname "$1")/$target ]] ||
+            finding "$1" "the link to $target leads nowhere"
+    done < <(grep -oE '\]\([^) ]+\)' "$1" | sed 's/^](//; s/)$//')
+}
+
 n_files=0
 for file in "${files[@]}"; do
     [[ -f $file && ! -L $file && -s $file ]] || continue
@@ -32,6 +44,7 @@ for file in "${files[@]}"; do
     [[ $file == *Makefile || $file == *.mk ]] || search "$file" "$tab" "tab"
     search "$file" "$machine" "a folder of one machine"
     case $file in
+    *.md) links "$file" ;;
     *.sh | .ci/run) bash -n "$file" 2>/dev/null || finding "$file" "bash cannot parse it" ;;
     esac
 done
