@@ -1,6 +1,8 @@
 #include "base/threads.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -11,14 +13,18 @@ typedef struct di_worker {
     pthread_t thread;
 } di_worker;
 
+/* A step runs hundreds of small jobs: whoever waits looks for the next event this many times before
+ * it sleeps, which spares two system calls a job and costs some 20 us when nothing comes. */
+enum { SPINS = 1000 };
+
 struct di_pool {
     pthread_mutex_t lock;
-    pthread_cond_t start; /* a new job, or the end */
-    pthread_cond_t done;  /* n_running became 0 */
-    uint64_t job;         /* counts up; a worker runs each job once */
-    int n_running;
-    bool is_ending;
-    di_range_fn fn;
+    pthread_cond_t start;  /* a new job, or the end */
+    pthread_cond_t done;   /* n_running became 0 */
+    _Atomic uint64_t job;  /* counts up; a worker runs each job once */
+    _Atomic int n_running; /* workers that have not finished the job */
+    _Atomic bool is_ending;
+    di_range_fn fn; /* the job: written before `job` changes, read after */
     const void *args;
     int64_t n_items;
     int n_threads;
@@ -34,25 +40,54 @@ static void run_part(di_pool *pool, int index)
         pool->fn(pool->args, begin, end, index);
 }
 
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Returns when there is a job after `seen`, or false at the end. */
+static bool wait_for_job(di_pool *pool, uint64_t seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load(&pool->job) != seen || atomic_load(&pool->is_ending))
+            return !atomic_load(&pool->is_ending);
+        spin_pause();
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (atomic_load(&pool->job) == seen && !atomic_load(&pool->is_ending))
+        pthread_cond_wait(&pool->start, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    return !atomic_load(&pool->is_ending);
+}
+
+static void wait_for_workers(di_pool *pool)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load(&pool->n_running) == 0)
+            return;
+        spin_pause();
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (atomic_load(&pool->n_running) > 0)
+        pthread_cond_wait(&pool->done, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 static void *worker_main(void *arg)
 {
     di_worker *worker = arg;
     di_pool *pool = worker->pool;
-    uint64_t seen = 0;
-    pthread_mutex_lock(&pool->lock);
-    for (;;) {
-        while (pool->job == seen && !pool->is_ending)
-            pthread_cond_wait(&pool->start, &pool->lock);
-        if (pool->is_ending)
-            break;
-        seen = pool->job;
-        pthread_mutex_unlock(&pool->lock);
+    for (uint64_t seen = 0; wait_for_job(pool, seen);) {
+        seen++; /* the caller waits for every worker, so no job is ever missed */
         run_part(pool, worker->index);
-        pthread_mutex_lock(&pool->lock);
-        if (--pool->n_running == 0)
+        if (atomic_fetch_sub(&pool->n_running, 1) == 1) {
+            pthread_mutex_lock(&pool->lock);
             pthread_cond_signal(&pool->done);
+            pthread_mutex_unlock(&pool->lock);
+        }
     }
-    pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
@@ -61,7 +96,7 @@ void di_pool_destroy(di_pool *pool)
     if (!pool)
         return;
     pthread_mutex_lock(&pool->lock);
-    pool->is_ending = true;
+    atomic_store(&pool->is_ending, true);
     pthread_cond_broadcast(&pool->start);
     pthread_mutex_unlock(&pool->lock);
     for (int i = 0; i < pool->n_started; i++)
@@ -115,17 +150,14 @@ void di_pool_run(di_pool *pool, di_range_fn fn, const void *args, int64_t n_item
         fn(args, 0, n_items, 0);
         return;
     }
-    pthread_mutex_lock(&pool->lock);
     pool->fn = fn;
     pool->args = args;
     pool->n_items = n_items;
-    pool->n_running = pool->n_threads - 1;
-    pool->job++;
+    atomic_store(&pool->n_running, pool->n_threads - 1);
+    pthread_mutex_lock(&pool->lock); /* so that no worker falls asleep between its look and ours */
+    atomic_fetch_add(&pool->job, 1);
     pthread_cond_broadcast(&pool->start);
     pthread_mutex_unlock(&pool->lock);
     run_part(pool, 0);
-    pthread_mutex_lock(&pool->lock);
-    while (pool->n_running > 0)
-        pthread_cond_wait(&pool->done, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
+    wait_for_workers(pool);
 }

@@ -37,7 +37,7 @@ static di_status write_window(di_pass *pass, int layer, di_rows x, const di_rope
         .slots = pass->batch->slots[0],
         .out = di_kv_cache_store(pass->kv, layer, DI_KV_WINDOW),
     };
-    di_run(pass, DI_OP_pack_q8, &pack, x.n);
+    di_run(pass, DI_OP_pack_q8, &pack, x.n, c->head_dim);
     return DI_OK;
 }
 
@@ -67,7 +67,8 @@ static void attend(di_pass *pass, int layer, const di_bf16 *q, di_bf16 *out)
         args.indices = pass->topk;
         args.counts = pass->topk_counts;
     }
-    di_run(pass, DI_OP_sparse_attention, &args, n * c->n_heads);
+    di_run(pass, DI_OP_sparse_attention, &args, n * c->n_heads,
+           (c->sliding_window + c->index_topk) * c->head_dim);
 }
 
 /* Grouped output projection: z_g = wo_a_g o_g on unquantized inputs, y = wo_b z. */
@@ -91,7 +92,7 @@ static di_status project_out(di_pass *pass, const di_layer_weights *w, const di_
             .k = width,
             .first_column = g * c->o_lora_rank,
         };
-        di_run(pass, DI_OP_gemm_f8, &args, args.n);
+        di_run(pass, DI_OP_gemm_f8, &args, args.n, n * width);
     }
     di_rows zq;
     DI_TRY(di_quantize_rows(pass, z, n, z_width, &zq));

@@ -69,7 +69,7 @@ static di_status pool_pairs(di_pass *pass, int layer, di_rows x, int64_t n_group
     di_linear_bf16_f32(pass, &w->wgate, x, rows_gate);
     pair_tokens(pass, pass->kv->layout.compressor_of_layer[layer], rows_k, rows_gate, k, gate);
     const di_compress_pool_args args = {.k = k, .gate = gate, .latent = latent, .dim = dim};
-    di_run(pass, DI_OP_compress_pool, &args, n_groups);
+    di_run(pass, DI_OP_compress_pool, &args, n_groups, 4 * dim);
     return DI_OK;
 }
 
@@ -91,7 +91,7 @@ static di_status write_index_keys(di_pass *pass, int layer, const di_bf16 *laten
         .slots = groups->slots,
         .out = di_kv_cache_store(pass->kv, layer, DI_KV_INDEX),
     };
-    di_run(pass, DI_OP_pack_q4i, &pack, groups->n);
+    di_run(pass, DI_OP_pack_q4i, &pack, groups->n, c->index_head_dim);
     return DI_OK;
 }
 
@@ -124,6 +124,6 @@ di_status di_compress(di_pass *pass, int layer, const di_bf16 *x)
         .slots = groups.slots,
         .out = di_kv_cache_store(pass->kv, layer, DI_KV_COMPRESSED),
     };
-    di_run(pass, DI_OP_pack_q4kv, &pack, groups.n);
+    di_run(pass, DI_OP_pack_q4kv, &pack, groups.n, c->head_dim);
     return DI_OK;
 }

@@ -37,14 +37,14 @@ di_status di_engram(di_pass *pass, int layer)
         .n_heads = c->engram_n_heads,
         .pad_id = net->token_map[c->engram_pad_token_id],
     };
-    di_run(pass, DI_OP_engram_hash, &hash, n);
+    di_run(pass, DI_OP_engram_hash, &hash, n, 8 * n_columns);
     const di_engram_gather_args gather = {.codes = w->codes,
                                           .scales = w->scales,
                                           .rows = rows,
                                           .y = e,
                                           .n_columns = n_columns,
                                           .dim = w->head_dim};
-    di_run(pass, DI_OP_engram_gather, &gather, n);
+    di_run(pass, DI_OP_engram_gather, &gather, n, n_columns * w->head_dim);
     di_rows eq;
     DI_TRY(di_quantize_rows(pass, e, n, n_columns * w->head_dim, &eq));
     di_linear_f8(pass, &w->wkv, eq, kv);
@@ -57,7 +57,7 @@ di_status di_engram(di_pass *pass, int layer)
         .hc = c->hc_mult,
         .norm_eps = (float)c->rms_norm_eps,
     };
-    di_run(pass, DI_OP_engram_gate, &gate, n);
+    di_run(pass, DI_OP_engram_gate, &gate, n, 4 * c->hc_mult * c->hidden_size);
     if (pass->observer && pass->observer->engram)
         pass->observer->engram(pass->observer->user, layer, rows, pass);
     return DI_OK;

@@ -33,7 +33,7 @@ static di_status mix_streams(di_pass *pass, const di_hc_weight *w, mix *out)
         .eps = (float)c->hc_eps,
         .norm_eps = (float)c->rms_norm_eps,
     };
-    di_run(pass, DI_OP_hc_mix, &args, n);
+    di_run(pass, DI_OP_hc_mix, &args, n, (2 + hc) * hc * hc * c->hidden_size);
     return DI_OK;
 }
 
@@ -46,7 +46,7 @@ static di_status collapse_norm(di_pass *pass, const float *pre, const di_norm_we
     DI_TRY(DI_PASS_NEW(pass, n * c->hidden_size, x));
     const di_hc_collapse_args args = {
         .h = pass->h, .pre = pre, .y = *x, .dim = c->hidden_size, .hc = c->hc_mult};
-    di_run(pass, DI_OP_hc_collapse, &args, n);
+    di_run(pass, DI_OP_hc_collapse, &args, n, c->hc_mult * c->hidden_size);
     di_norm_rows(pass, norm, *x, n, *x);
     return DI_OK;
 }
@@ -60,7 +60,8 @@ static void expand(di_pass *pass, const di_bf16 *y, const mix *m)
                                     .comb = m->comb,
                                     .dim = c->hidden_size,
                                     .hc = c->hc_mult};
-    di_run(pass, DI_OP_hc_expand, &args, pass->batch->n_rows);
+    di_run(pass, DI_OP_hc_expand, &args, pass->batch->n_rows,
+           c->hc_mult * c->hc_mult * c->hidden_size);
 }
 
 static di_status attention_sublayer(di_pass *pass, int layer, float *pre_out)
@@ -160,7 +161,7 @@ di_status di_forward_begin(di_pass *pass)
                                  .h = pass->h,
                                  .dim = c->hidden_size,
                                  .hc = c->hc_mult};
-    di_run(pass, DI_OP_embed, &embed, n);
+    di_run(pass, DI_OP_embed, &embed, n, hc * c->hidden_size / 8);
     return DI_OK;
 }
 

@@ -19,7 +19,7 @@ static di_status make_index_queries(di_pass *pass, int layer, const di_bf16 *x, 
     di_rope_rows(pass, *q, n, c->index_n_heads, c->index_head_dim, &pass->compressed, false);
     const di_quantize_args round = {
         .x = *q, .y = *q, .dim = width, .x_stride = width, .y_stride = width};
-    di_run(pass, DI_OP_quantize_q4i, &round, n);
+    di_run(pass, DI_OP_quantize_q4i, &round, n, 2 * width);
     di_linear_bf16(pass, &w->weights_proj, (di_rows){x, n, c->hidden_size}, *head_weights);
     return DI_OK;
 }
@@ -59,7 +59,7 @@ static void select_rows(di_pass *pass, int layer, const di_bf16 *scores, int64_t
             .block_size = c->candidate_block_size,
             .k = c->candidate_topk_blocks,
         };
-        di_run(pass, DI_OP_candidate_blocks, &blocks, n);
+        di_run(pass, DI_OP_candidate_blocks, &blocks, n, 2 * max_visible);
     }
     const bool is_restricted = c->candidate_source >= 0 && layer > c->candidate_source;
     const di_topk_args topk = {
@@ -73,7 +73,7 @@ static void select_rows(di_pass *pass, int layer, const di_bf16 *scores, int64_t
         .counts = pass->topk_counts + first,
         .k = c->index_topk,
     };
-    di_run(pass, DI_OP_topk, &topk, n);
+    di_run(pass, DI_OP_topk, &topk, n, 4 * max_visible);
 }
 
 di_status di_index_select(di_pass *pass, int layer, const di_bf16 *x, di_rows qr)
@@ -101,7 +101,8 @@ di_status di_index_select(di_pass *pass, int layer, const di_bf16 *x, di_rows qr
             .dim = c->index_head_dim,
             .max_visible = max_visible,
         };
-        di_run(pass, DI_OP_index_logits, &args, n * di_ceil_div(max_visible, DI_INDEX_TILE));
+        di_run(pass, DI_OP_index_logits, &args, n * di_ceil_div(max_visible, DI_INDEX_TILE),
+               DI_INDEX_TILE * c->index_n_heads * c->index_head_dim);
         select_rows(pass, layer, scores, max_visible, first, n);
     }
     if (pass->observer && pass->observer->topk)

@@ -4,9 +4,19 @@
 
 #include "model/forward.h"
 
-static inline void di_run(const di_pass *pass, di_op op, const void *args, int64_t n_items)
+/* Waking the pool costs more than this many multiply-adds: smaller jobs run on the calling thread.
+ * The split never changes results. */
+enum { DI_INLINE_COST = 1 << 16 };
+
+/* Runs an operation; item_cost is about how many multiply-adds one item takes. */
+static inline void di_run(const di_pass *pass, di_op op, const void *args, int64_t n_items,
+                          int64_t item_cost)
 {
-    di_pool_run(pass->pool, pass->plan->kernels[op]->fn, args, n_items);
+    const di_range_fn fn = pass->plan->kernels[op]->fn;
+    if (n_items * item_cost < DI_INLINE_COST)
+        fn(args, 0, n_items, 0);
+    else
+        di_pool_run(pass->pool, fn, args, n_items);
 }
 
 #define DI_PASS_NEW(pass, n, out) DI_ARENA_NEW((pass)->arena, (size_t)(n), (out))

@@ -17,7 +17,7 @@ void di_linear_f8(const di_pass *pass, const di_qweight *w, di_rows x, di_bf16 *
         .n = w->n_out,
         .k = w->n_in,
     };
-    di_run(pass, DI_OP_gemm_f8, &args, args.n);
+    di_run(pass, DI_OP_gemm_f8, &args, args.n, args.m * args.k);
 }
 
 static void linear_bf16(const di_pass *pass, const di_bf16_matrix *w, di_rows x, void *y,
@@ -34,7 +34,7 @@ static void linear_bf16(const di_pass *pass, const di_bf16_matrix *w, di_rows x,
         .k = w->n_in,
         .is_f32_out = is_f32_out,
     };
-    di_run(pass, DI_OP_gemm_bf16, &args, args.n);
+    di_run(pass, DI_OP_gemm_bf16, &args, args.n, args.m * args.k);
 }
 
 void di_linear_bf16(const di_pass *pass, const di_bf16_matrix *w, di_rows x, di_bf16 *y)
@@ -53,7 +53,7 @@ di_status di_quantize_rows(const di_pass *pass, const di_bf16 *x, int64_t n, int
     di_bf16 *y;
     DI_TRY(DI_PASS_NEW(pass, n * dim, &y));
     const di_quantize_args args = {.x = x, .y = y, .dim = dim, .x_stride = dim, .y_stride = dim};
-    di_run(pass, DI_OP_quantize_q8, &args, n);
+    di_run(pass, DI_OP_quantize_q8, &args, n, 2 * dim);
     *out = (di_rows){y, n, dim};
     return DI_OK;
 }
@@ -71,7 +71,7 @@ void di_norm_rows(const di_pass *pass, const di_norm_weight *w, const di_bf16 *x
         .w_dtype = w->dtype,
         .eps = (float)pass->network->config->rms_norm_eps,
     };
-    di_run(pass, DI_OP_rmsnorm, &args, n);
+    di_run(pass, DI_OP_rmsnorm, &args, n, 2 * w->n);
 }
 
 void di_rope_rows(const di_pass *pass, di_bf16 *x, int64_t n, int64_t n_heads, int64_t head_dim,
@@ -87,7 +87,7 @@ void di_rope_rows(const di_pass *pass, di_bf16 *x, int64_t n, int64_t n_heads, i
         .x_stride = n_heads * head_dim,
         .is_inverse = is_inverse,
     };
-    di_run(pass, DI_OP_rope, &args, n);
+    di_run(pass, DI_OP_rope, &args, n, n_heads * args.rope_dim);
 }
 
 di_status di_rope_angles_init(const di_pass *pass, const float *frequencies,

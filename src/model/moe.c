@@ -36,7 +36,7 @@ static di_status route(di_pass *pass, const di_layer_weights *w, const di_bf16 *
         .is_normalized = c->norm_topk_prob,
         .routed_scale = (float)c->routed_scaling_factor,
     };
-    di_run(pass, DI_OP_moe_gate, &args, n);
+    di_run(pass, DI_OP_moe_gate, &args, n, w->n_experts * k);
     return DI_OK;
 }
 
@@ -92,7 +92,8 @@ static di_status expert_linear(di_pass *pass, const di_layer_weights *w, const d
         .n = n_out,
         .k = list[0]->n_in,
     };
-    di_run(pass, DI_OP_grouped_gemm_f4, &args, d->n_active * n_out);
+    di_run(pass, DI_OP_grouped_gemm_f4, &args, d->n_active * n_out,
+           (d->n + d->n_active - 1) / d->n_active * args.k);
     return DI_OK;
 }
 
@@ -105,7 +106,7 @@ static void swiglu(di_pass *pass, di_bf16 *gate, const di_bf16 *up, const float 
                                  .y = gate,
                                  .dim = c->moe_intermediate_size,
                                  .limit = (float)c->swiglu_limit};
-    di_run(pass, DI_OP_swiglu, &args, n);
+    di_run(pass, DI_OP_swiglu, &args, n, 8 * args.dim);
 }
 
 static di_status shared_expert(di_pass *pass, const di_expert_weights *w, di_rows x, di_bf16 **y)
@@ -146,6 +147,6 @@ di_status di_moe(di_pass *pass, const di_layer_weights *w, const di_bf16 *x, int
                                          .y = y,
                                          .dim = dim,
                                          .k = k};
-    di_run(pass, DI_OP_moe_combine, &combine, n);
+    di_run(pass, DI_OP_moe_combine, &combine, n, k * dim);
     return DI_OK;
 }

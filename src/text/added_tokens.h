@@ -6,14 +6,9 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "core/text_span.h"
 
 enum { DI_ADDED_TOKEN_MAX_BYTES = 1024 }; /* bounds the search at one position */
-
-/* Bytes [begin, end) of a text. */
-typedef struct di_text_span {
-    size_t begin;
-    size_t end;
-} di_text_span;
 
 typedef struct di_trie_node {
     uint32_t child;   /* first child, 0 = none */

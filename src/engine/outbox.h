@@ -1,0 +1,30 @@
+/* Outputs on their way from the step to whoever polls. The engine's lock guards it. */
+#ifndef DI_ENGINE_OUTBOX_H
+#define DI_ENGINE_OUTBOX_H
+
+#include "base/arena.h"
+
+typedef struct di_event di_event;
+struct di_event {
+    di_event *next;
+    bool is_private;  /* for di_generate alone */
+    di_output output; /* pointers into arena */
+    di_arena arena;
+};
+
+typedef struct di_outbox {
+    di_event *first, *last;
+    di_event *free;   /* emptied events, so that a warm step allocates nothing */
+    di_event *polled; /* the one di_engine_poll gave out last */
+} di_outbox;
+
+/* An empty event to fill, off every list. */
+DI_WARN_UNUSED di_status di_outbox_take_free(di_outbox *outbox, di_event **out);
+void di_outbox_push(di_outbox *outbox, di_event *event);
+/* The oldest event that is not private, or, with an id, the oldest of that request; NULL if none.
+ */
+di_event *di_outbox_pop(di_outbox *outbox, di_request_id id);
+void di_outbox_recycle(di_outbox *outbox, di_event *event); /* NULL is fine */
+void di_outbox_free(di_outbox *outbox);
+
+#endif

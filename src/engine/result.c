@@ -1,0 +1,116 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/seq.h"
+
+typedef struct result_box {
+    di_result result; /* first: di_result_free gets its address */
+    di_arena arena;
+} result_box;
+
+static di_status copy_ids(di_arena *arena, const int32_t *ids, size_t n, const int32_t **out)
+{
+    int32_t *copy;
+    DI_TRY(DI_ARENA_NEW(arena, n, &copy));
+    if (n)
+        memcpy(copy, ids, n * sizeof *copy);
+    *out = copy;
+    return DI_OK;
+}
+
+static di_status copy_logprobs(di_arena *arena, const di_logprob_list *list,
+                               const di_position_logprobs **out)
+{
+    di_position_logprobs *copy;
+    DI_TRY(DI_ARENA_NEW(arena, list->len, &copy));
+    for (size_t i = 0; i < list->len; i++) {
+        const size_t n = list->data[i].n_entries;
+        di_logprob *entries;
+        DI_TRY(DI_ARENA_NEW(arena, n, &entries));
+        if (n)
+            memcpy(entries, list->data[i].entries, n * sizeof *entries);
+        copy[i] = (di_position_logprobs){entries, n};
+    }
+    *out = copy;
+    return DI_OK;
+}
+
+static double milliseconds(int64_t from_ns, int64_t to_ns)
+{
+    return from_ns && to_ns ? (double)(to_ns - from_ns) / 1e6 : 0.0;
+}
+
+static void set_times(const di_seq *seq, di_result *r)
+{
+    const di_seq_times *t = &seq->times;
+    const int64_t n = di_seq_n_output(seq);
+    r->ttft_ms = milliseconds(t->submitted_ns, t->first_token_ns);
+    r->prefill_ms = milliseconds(t->prefill_ns, t->first_token_ns);
+    r->decode_ms = n > 1 ? milliseconds(t->first_token_ns, t->last_token_ns) : 0.0;
+    r->tokens_per_second = r->decode_ms > 0.0 ? (double)(n - 1) * 1e3 / r->decode_ms : 0.0;
+}
+
+static di_status fill(const di_seq *seq, result_box *box)
+{
+    di_result *r = &box->result;
+    const int32_t *ids = seq->tokens.tokens.data;
+    char *text;
+    DI_TRY(copy_ids(&box->arena, ids, seq->n_prompt, &r->prompt_token_ids));
+    DI_TRY(copy_ids(&box->arena, ids + seq->n_prompt, (size_t)di_seq_n_output(seq), &r->token_ids));
+    DI_TRY(DI_ARENA_NEW(&box->arena, seq->text.len + 1, &text));
+    memcpy(text, di_buf_str(&seq->text), seq->text.len + 1);
+    if (seq->params.n_logprobs >= 0)
+        DI_TRY(copy_logprobs(&box->arena, &seq->logprobs, &r->logprobs));
+    if (seq->params.prompt_logprobs)
+        DI_TRY(copy_logprobs(&box->arena, &seq->prompt_logprobs, &r->prompt_logprobs));
+    r->id = seq->id;
+    r->n_prompt_token_ids = seq->n_prompt;
+    r->n_token_ids = (size_t)di_seq_n_output(seq);
+    r->text = text;
+    r->text_bytes = seq->text.len;
+    r->finish_reason = seq->finish_reason;
+    r->seed = seq->seed;
+    set_times(seq, r);
+    return DI_OK;
+}
+
+di_status di_seq_result(const di_seq *seq, di_result **out)
+{
+    result_box *box = calloc(1, sizeof *box);
+    if (!box)
+        return di_fail_memory(sizeof *box, "a result");
+    box->arena.chunk_bytes = 4096;
+    const di_status status = fill(seq, box);
+    if (status != DI_OK) {
+        di_result_free(&box->result);
+        return status;
+    }
+    *out = &box->result;
+    return DI_OK;
+}
+
+void di_result_free(di_result *result)
+{
+    if (!result)
+        return;
+    result_box *box = (result_box *)result;
+    di_arena_free(&box->arena);
+    free(box);
+}
+
+const char *di_finish_reason_name(di_finish_reason reason)
+{
+    switch (reason) {
+    case DI_FINISH_NONE:
+        return "none";
+    case DI_FINISH_STOP:
+        return "stop";
+    case DI_FINISH_LENGTH:
+        return "length";
+    case DI_FINISH_CANCELLED:
+        return "cancelled";
+    case DI_FINISH_ERROR:
+        return "error";
+    }
+    return "unknown";
+}
