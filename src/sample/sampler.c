@@ -112,14 +112,13 @@ static int32_t argmax(const float *scores, int32_t n)
     return best;
 }
 
-/* (x - max) / temperature: nothing above 0, and 0 for the largest whatever the temperature. Adding
- * 0 makes -0 of a large temperature +0. */
+/* (x - max) / temperature: nothing above 0, and 0 for the largest whatever the temperature. */
 static void scale(float *scores, int32_t n, double temperature)
 {
     const float max = di_row_max(scores, n);
     const float t = fminf(fmaxf((float)temperature, FLT_MIN), FLT_MAX);
     for (int32_t i = 0; i < n; i++)
-        scores[i] = (scores[i] - max) / t + 0.0f;
+        scores[i] = (scores[i] - max) / t;
 }
 
 static bool filters_are_on(const di_sampling_params *p, int32_t vocab_size)

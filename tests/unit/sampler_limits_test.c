@@ -149,6 +149,52 @@ static void ties_give_the_lowest_id(void **state)
     }
 }
 
+static uint32_t *sorted_gumbel; /* for compare_gumbel */
+
+static int compare_gumbel(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    if (sorted_gumbel[x] != sorted_gumbel[y])
+        return sorted_gumbel[x] < sorted_gumbel[y] ? -1 : 1;
+    return x < y ? -1 : 1;
+}
+
+/* Two tokens with equal logits and, to the bit, equal noise: the lower id, in both ways of
+ * choosing. */
+static void equal_noise_gives_the_lowest_id(void **state)
+{
+    (void)state;
+    enum { N = 40000 };
+    uint32_t *gumbel = malloc(N * sizeof *gumbel), *order = malloc(N * sizeof *order);
+    float *logits = malloc(N * sizeof *logits);
+    assert_true(gumbel && order && logits);
+    const di_noise_key key = {.seed = 3, .position = 21, .purpose = DI_NOISE_TARGET};
+    for (uint32_t i = 0; i < N; i++) {
+        gumbel[i] = di_f32_bits(di_gumbelf(di_noise_bits(&key, (int32_t)i)));
+        order[i] = i;
+        logits[i] = -INFINITY;
+    }
+    sorted_gumbel = gumbel;
+    qsort(order, N, sizeof *order, compare_gumbel);
+    int n_pairs = 0;
+    for (uint32_t i = 1; i < N; i++) {
+        const uint32_t low = order[i - 1], high = order[i];
+        if (gumbel[low] != gumbel[high])
+            continue;
+        logits[low] = logits[high] = 1.0f;
+        di_sampling_params params = DI_SAMPLING_PARAMS_INIT;
+        assert_int_equal(draw_once(logits, N, &params, 3, 21), low);
+        params.top_k = 2;
+        assert_int_equal(draw_once(logits, N, &params, 3, 21), low);
+        logits[low] = logits[high] = -INFINITY;
+        n_pairs++;
+    }
+    assert_true(n_pairs > 3); /* 12 expected of 2^26 values */
+    free(gumbel);
+    free(order);
+    free(logits);
+}
+
 /* -inf for some is fine at any parameters: such a token is never chosen. */
 static void banned_tokens_are_never_chosen(void **state)
 {
@@ -247,6 +293,7 @@ int main(void)
         cmocka_unit_test(extreme_temperatures),
         cmocka_unit_test(bug_m05),
         cmocka_unit_test(ties_give_the_lowest_id),
+        cmocka_unit_test(equal_noise_gives_the_lowest_id),
         cmocka_unit_test(banned_tokens_are_never_chosen),
         cmocka_unit_test(bug_m08),
         cmocka_unit_test(everything_banned),

@@ -206,6 +206,16 @@ static void bytes_that_are_nul(void **state)
     assert_int_equal(out.len, 4);
     assert_memory_equal(out.data, "a\0b\0", 4);
     di_stop_destroy(matcher);
+
+    /* Also right after a string that was complete but did not count. */
+    di_buf_clear(&out);
+    assert_int_equal(di_stop_create(stop, 1, &matcher), DI_OK);
+    assert_int_equal(di_stop_push(matcher, "ab\0", 3, false, &out, &matched), DI_OK);
+    assert_int_equal(di_stop_held_bytes(matcher), 0);
+    assert_int_equal(di_stop_push(matcher, "ab", 2, true, &out, &matched), DI_OK);
+    assert_int_equal(matched, 0);
+    assert_int_equal(out.len, 3);
+    di_stop_destroy(matcher);
 }
 
 static void empty_strings_are_refused(void **state)
