@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/strmap.h"
 #include "tokenizers.h"
 
 /* --------------------------------------------------------------------------------- directories */
@@ -46,6 +47,7 @@ di_status di_test_write_file(const char *dir, const char *name, const void *data
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", dir, name);
+    unlink(path); /* a file that is cut and written anew is flushed to disk by some file systems */
     FILE *f = fopen(path, "wb");
     if (!f)
         return di_fail(DI_ERR_IO, "%s: %s", path, strerror(errno));
@@ -72,6 +74,15 @@ static di_status add_tensor(void *user, const di_weight_tensor *t)
         return di_fail_memory(strlen(t->name), "a name");
     plan->n++;
     return DI_OK;
+}
+
+/* Large elements first, as the format's own library writes them: everything is aligned. */
+static int compare_alignment(const void *a, const void *b)
+{
+    const di_test_tensor *x = *(const di_test_tensor *const *)a;
+    const di_test_tensor *y = *(const di_test_tensor *const *)b;
+    const size_t wide = di_dtype_bytes(y->dtype), narrow = di_dtype_bytes(x->dtype);
+    return wide != narrow ? (wide > narrow) - (wide < narrow) : strcmp(x->name, y->name);
 }
 
 di_status di_test_plan_make(const di_config *config, di_test_plan *out)
@@ -183,12 +194,14 @@ static void random_element(const di_test_tensor *t, uint64_t *state, unsigned ch
     }
 }
 
-static di_status write_payload(FILE *f, const di_test_tensor *t, uint64_t *state)
+/* The same values wherever a tensor of that name lies. */
+static di_status write_payload(FILE *f, const di_test_tensor *t)
 {
+    uint64_t state = di_hash_bytes(t->name, strlen(t->name)) | 1;
     const size_t element = di_dtype_bytes(t->dtype);
     for (uint64_t n = tensor_bytes(t) / element; n > 0; n--) {
         unsigned char bytes[8];
-        random_element(t, state, bytes);
+        random_element(t, &state, bytes);
         if (fwrite(bytes, element, 1, f) != 1)
             return di_fail(DI_ERR_IO, "tensor %s: %s", t->name, strerror(errno));
     }
@@ -197,19 +210,33 @@ static di_status write_payload(FILE *f, const di_test_tensor *t, uint64_t *state
 
 /* --------------------------------------------------------------------------------------- shards */
 
-static bool is_in(const di_test_plan *plan, const di_test_tensor *t, int shard)
+/* The tensors of one shard in the order of their bytes. */
+typedef struct shard {
+    const di_test_plan *plan;
+    const di_test_tensor **tensors;
+    size_t n;
+} shard;
+
+static di_status make_shard(const di_test_plan *plan, int number, shard *out)
 {
-    return !t->is_left_out && (plan->n_shards == 0 || t->shard == shard);
+    *out = (shard){plan, calloc(plan->n + 1, sizeof *out->tensors), 0};
+    if (!out->tensors)
+        return di_fail_memory(plan->n * sizeof *out->tensors, "a shard");
+    for (size_t i = 0; i < plan->n; i++) {
+        const di_test_tensor *t = &plan->tensors[i];
+        if (!t->is_left_out && (plan->n_shards == 0 || t->shard == number))
+            out->tensors[out->n++] = t;
+    }
+    qsort(out->tensors, out->n, sizeof *out->tensors, compare_alignment);
+    return DI_OK;
 }
 
-static di_status make_header(const di_test_plan *plan, int shard, di_buf *out, uint64_t *payload)
+static di_status make_header(const shard *s, di_buf *out, uint64_t *payload)
 {
     uint64_t at = 0;
     DI_TRY(di_buf_puts(out, "{\"__metadata__\":{\"format\":\"pt\"}"));
-    for (size_t i = 0; i < plan->n; i++) {
-        const di_test_tensor *t = &plan->tensors[i];
-        if (!is_in(plan, t, shard))
-            continue;
+    for (size_t i = 0; i < s->n; i++) {
+        const di_test_tensor *t = s->tensors[i];
         const uint64_t end = at + tensor_bytes(t);
         DI_TRY(di_buf_printf(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name,
                              di_dtype_name(t->dtype)));
@@ -222,50 +249,52 @@ static di_status make_header(const di_test_plan *plan, int shard, di_buf *out, u
     DI_TRY(di_buf_puts(out, "}"));
     while (out->len % 8)
         DI_TRY(di_buf_puts(out, " "));
-    for (int i = 0; i < plan->header_padding; i++)
+    for (int i = 0; i < s->plan->header_padding; i++)
         DI_TRY(di_buf_puts(out, " "));
     *payload = at;
     return DI_OK;
 }
 
-static void shard_name(const di_test_plan *plan, int shard, char out[64])
+static void shard_name(const di_test_plan *plan, int number, char out[64])
 {
     if (plan->n_shards == 0)
         snprintf(out, 64, "model.safetensors");
     else
-        snprintf(out, 64, "model-%05d-of-%05d.safetensors", shard + 1, plan->n_shards);
+        snprintf(out, 64, "model-%05d-of-%05d.safetensors", number + 1, plan->n_shards);
 }
 
-static di_status fill_shard(const di_test_plan *plan, int shard, FILE *f, const char *path)
+static di_status fill_file(const shard *s, FILE *f, const char *path)
 {
     DI_BUF_AUTO header = {0};
-    uint64_t payload, state = 0x9e3779b97f4a7c15u + (uint64_t)shard;
-    DI_TRY(make_header(plan, shard, &header, &payload));
+    uint64_t payload;
+    DI_TRY(make_header(s, &header, &payload));
     const uint64_t len = header.len; /* little-endian, as everything here */
     if (fwrite(&len, sizeof len, 1, f) != 1 || fwrite(header.data, header.len, 1, f) != 1)
         return di_fail(DI_ERR_IO, "%s: %s", path, strerror(errno));
-    if (plan->is_sparse) {
+    if (s->plan->is_sparse) {
         if (fflush(f) != 0 || ftruncate(fileno(f), (off_t)(sizeof len + len + payload)) != 0)
             return di_fail(DI_ERR_IO, "%s: a sparse file: %s", path, strerror(errno));
         return DI_OK;
     }
-    for (size_t i = 0; i < plan->n; i++)
-        if (is_in(plan, &plan->tensors[i], shard))
-            DI_TRY(write_payload(f, &plan->tensors[i], &state));
+    for (size_t i = 0; i < s->n; i++)
+        DI_TRY(write_payload(f, s->tensors[i]));
     return DI_OK;
 }
 
-static di_status write_shard(const di_test_plan *plan, int shard, const char *dir)
+static di_status write_shard(const di_test_plan *plan, int number, const char *dir)
 {
     char name[64], path[4096];
-    shard_name(plan, shard, name);
+    shard s;
+    shard_name(plan, number, name);
     snprintf(path, sizeof path, "%s/%s", dir, name);
+    DI_TRY(make_shard(plan, number, &s));
+    unlink(path); /* a file that is cut and written anew is flushed to disk by some file systems */
     FILE *f = fopen(path, "wb");
-    if (!f)
-        return di_fail(DI_ERR_IO, "%s: %s", path, strerror(errno));
-    const di_status status = fill_shard(plan, shard, f, path);
-    if (fclose(f) != 0 && status == DI_OK)
-        return di_fail(DI_ERR_IO, "%s: %s", path, strerror(errno));
+    di_status status =
+        f ? fill_file(&s, f, path) : di_fail(DI_ERR_IO, "%s: %s", path, strerror(errno));
+    if (f && fclose(f) != 0 && status == DI_OK)
+        status = di_fail(DI_ERR_IO, "%s: %s", path, strerror(errno));
+    free(s.tensors);
     return status;
 }
 
@@ -293,8 +322,8 @@ static di_status write_index(const di_test_plan *plan, const char *dir)
 
 di_status di_test_plan_write(const di_test_plan *plan, const char *dir)
 {
-    for (int shard = 0; shard < (plan->n_shards ? plan->n_shards : 1); shard++)
-        DI_TRY(write_shard(plan, shard, dir));
+    for (int i = 0; i < (plan->n_shards ? plan->n_shards : 1); i++)
+        DI_TRY(write_shard(plan, i, dir));
     return plan->n_shards ? write_index(plan, dir) : DI_OK;
 }
 
