@@ -71,14 +71,24 @@ static size_t longest_at(const di_added_tokens *tokens, const char *text, size_t
     return longest;
 }
 
+/* Leaves behind the spans that hold no byte at or after `at`. */
+static void skip_plain(di_added_search *search, size_t at)
+{
+    while (search->next_plain < search->n_plain) {
+        const di_text_span *span = &search->plain[search->next_plain];
+        if (span->end > at && span->begin < span->end)
+            return;
+        search->next_plain++;
+    }
+}
+
 bool di_added_search_next(di_added_search *search, size_t begin, size_t end, di_text_span *match,
                           int32_t *id)
 {
     const uint32_t *roots = search->tokens->roots;
     size_t at = begin;
     while (at < end) {
-        while (search->next_plain < search->n_plain && search->plain[search->next_plain].end <= at)
-            search->next_plain++;
+        skip_plain(search, at);
         size_t stop = end; /* of the stretch in which tokens may lie */
         if (search->next_plain < search->n_plain) {
             const di_text_span *plain = &search->plain[search->next_plain];

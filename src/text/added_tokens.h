@@ -33,7 +33,7 @@ void di_added_tokens_free(di_added_tokens *tokens);
 typedef struct di_added_search {
     const di_added_tokens *tokens;
     const char *text;
-    const di_text_span *plain; /* sorted, not overlapping, none empty */
+    const di_text_span *plain; /* sorted, not overlapping */
     size_t n_plain;
     size_t next_plain; /* first span that ends behind the place searched last; starts at 0 */
 } di_added_search;
