@@ -37,7 +37,8 @@ void di_golden_close(di_golden *golden)
     di_buf_free(&golden->bytes);
 }
 
-static const di_tensor *find(const di_golden *golden, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static const di_tensor *find(const di_golden *golden,
+                                                                   const char *fmt, va_list args)
 {
     char name[256];
     vsnprintf(name, sizeof name, fmt, args);

@@ -21,10 +21,13 @@ void di_golden_open(const char *name, di_golden *out);
 void di_golden_close(di_golden *golden);
 
 /* A vector by printf-like name, its element count checked; NULL if there is none. */
-const di_tensor *di_golden_find(const di_golden *golden, const char *fmt, ...);
-const float *di_golden_f32(const di_golden *golden, int64_t *n, const char *fmt, ...);
-const int32_t *di_golden_i32(const di_golden *golden, int64_t *n, const char *fmt, ...);
-const int64_t *di_golden_i64(const di_golden *golden, int64_t *n, const char *fmt, ...);
+const di_tensor *di_golden_find(const di_golden *golden, const char *fmt, ...) DI_PRINTF(2, 3);
+const float *di_golden_f32(const di_golden *golden, int64_t *n, const char *fmt, ...)
+    DI_PRINTF(3, 4);
+const int32_t *di_golden_i32(const di_golden *golden, int64_t *n, const char *fmt, ...)
+    DI_PRINTF(3, 4);
+const int64_t *di_golden_i64(const di_golden *golden, int64_t *n, const char *fmt, ...)
+    DI_PRINTF(3, 4);
 
 /* Prefilled tokens of a case; cases are numbered from 0. */
 int64_t di_golden_prefill(const di_golden *golden, int index);
