@@ -317,7 +317,6 @@ static di_status find_duplicate(const di_jval *object, size_t n, di_strmap *keys
 
 static di_status read_member(parser *p, di_jval *m)
 {
-    skip_space(p);
     if (!take(p, '"'))
         return fail_at(p, p->at, "wanted a string as the key");
     DI_TRY(read_string(p, &m->key, &m->key_len));
@@ -332,6 +331,7 @@ static di_status read_members(parser *p, di_jval *object, di_strmap *keys)
     di_jval **tail = &object->first;
     size_t n = 0;
     do {
+        skip_space(p);
         const size_t begin = p->at;
         di_jval *m, *same;
         DI_TRY(new_node(p, &m));
