@@ -26,6 +26,12 @@ static bool is_strict(const di_completion_parser *p)
     return p->rules == DI_COMPLETION_STRICT;
 }
 
+/* A name that holds markup is the sign of a tag that was never closed. */
+static bool has_mark(const char *name, size_t len)
+{
+    return memmem(name, len, DI_CHAT_DSML, strlen(DI_CHAT_DSML)) != NULL;
+}
+
 void di_completion_block_open(di_completion_parser *p, size_t begin, size_t end)
 {
     p->stage = DI_STAGE_BLOCK;
@@ -141,7 +147,8 @@ static di_status read_name(di_completion_parser *p, size_t begin, size_t end, bo
     if ((is_strict(p) && n_blank == 0) || stop - begin < n_open + n_close ||
         memcmp(text + begin, open, n_open) != 0 ||
         memcmp(text + stop - n_close, close, n_close) != 0 ||
-        memchr(text + begin, 0, stop - begin)) /* names are given out as C strings */
+        memchr(text + begin, 0, stop - begin) || /* names are given out as C strings */
+        has_mark(text + begin, stop - begin))
         return DI_OK;
     *is_ok = true;
     return di_buf_append(&p->name, text + begin + n_open, stop - begin - n_open - n_close);
@@ -201,7 +208,7 @@ static di_status read_key_value(di_completion_parser *p, size_t begin, size_t en
     const size_t other = search(p, key, key_end, STRING_FALSE);
     const bool is_string = other == key_end;
     key_end = other;
-    if (key_end == end - 1)
+    if (key_end == end - 1 || has_mark(text + key, key_end - key))
         return DI_OK;
     bool is_known;
     DI_TRY(di_strmap_put(&p->keys, text + key, key_end - key, 0, &is_known));

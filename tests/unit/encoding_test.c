@@ -577,7 +577,7 @@ static void refusals(void **state)
         {"[{\"role\": \"user\",\n \"role\": \"user\"}]",
          "request: line 2, column 2: not valid JSON: duplicate key"},
         {"[{\"role\": \"user\", \"content\": \"\\ud83d\"}]",
-         "request: line 1, column 32: not valid JSON: half of a surrogate pair"},
+         "request: line 1, column 31: not valid JSON: half of a surrogate pair"},
         {"[{\"role\": \"user\", \"content\": \"\xff\"}]",
          "request: line 1, column 31: not valid JSON: not UTF-8"},
         {"[1e400]", "request: line 1, column 2: not valid JSON: number out of range"},
