@@ -1,4 +1,5 @@
 #define _GNU_SOURCE /* memmem */
+#include <stdio.h>
 #include <string.h>
 
 #include "text/completion.h"
@@ -9,7 +10,8 @@ typedef struct message {
     di_buf reasoning;
     di_buf content;
     di_buf calls; /* JSON, separated by ", " */
-    di_status status;
+    di_status status; /* of the callback, with its error text */
+    char error[256];
 } message;
 
 static di_status add_call(message *m, const char *name, const char *arguments, size_t len)
@@ -45,6 +47,8 @@ static bool add_delta(void *user, di_delta_kind kind, const char *name, const ch
         m->status = add_call(m, name, text, len);
         break;
     }
+    if (m->status != DI_OK)
+        snprintf(m->error, sizeof m->error, "%s", di_last_error());
     return m->status == DI_OK;
 }
 
@@ -78,7 +82,8 @@ static di_status parse(di_completion_parser *parser, const char *text, size_t le
     di_status status = di_completion_parser_push(parser, text, len);
     if (status == DI_OK)
         status = di_completion_parser_finish(parser);
-    DI_TRY(m->status); /* said more than that the callback stopped */
+    if (m->status != DI_OK) /* says more than that the callback stopped */
+        return di_fail(m->status, "%s", m->error);
     DI_TRY(status);
     DI_TRY(check_no_marks("reasoning", &m->reasoning));
     return check_no_marks("content", &m->content);
