@@ -28,7 +28,8 @@ const char *di_hub_alias(const char *spec)
 /* A download of one repository. */
 typedef struct download {
     di_hub_source source;
-    di_hub_http http; /* for the listing and for what it leaves out */
+    di_hub_http http;      /* for the listing and for what it leaves out */
+    di_hub_progress notes; /* of its retries */
     di_hub_listing listing;
     di_hub_files small;  /* config, tokenizer and index; the index last */
     di_hub_files shards; /* weights */
@@ -152,6 +153,7 @@ static di_status publish(download *d)
 static di_status run_download(download *d)
 {
     DI_HUB_TRY(di_hub_http_open(d->source.options, d->error, &d->http));
+    d->http.progress = &d->notes;
     DI_HUB_TRY(di_hub_list(d->source.options, d->source.repo->id, &d->http, &d->listing));
     d->source.commit = d->listing.commit;
     DI_HUB_TRY(di_hub_repo_create(d->source.repo, d->source.commit, d->error));
@@ -168,7 +170,9 @@ static di_status download_repo(const di_hub_options *options, const di_hub_repo 
     if (curl_global_init(CURL_GLOBAL_DEFAULT))
         return di_hub_fail(error, DI_ERR_RUNTIME, "libcurl cannot be initialised");
     download d = {.source = {.options = options, .repo = repo}, .error = error};
+    di_hub_progress_begin(&d.notes, options, 0, false);
     const di_status status = run_download(&d);
+    di_hub_progress_end(&d.notes);
     if (d.http.curl)
         di_hub_http_close(&d.http);
     di_hub_listing_free(&d.listing);

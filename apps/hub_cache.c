@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -280,6 +281,13 @@ di_status di_hub_blob_try_lock(const di_hub_repo *repo, const di_hub_file *file,
 
 /* ------------------------------------------------------------------------------------- snapshot */
 
+/* A name of this thread's own. */
+static di_status temporary_path(const char *folder, char *out, di_hub_error *error)
+{
+    return di_hub_format(error, out, DI_HUB_PATH_BYTES, "%s/.new.%ld.%lx", folder, (long)getpid(),
+                         (unsigned long)pthread_self());
+}
+
 /* Moves what was made under a temporary name to its place. */
 static di_status put_in_place(const char *temporary, const char *path, di_hub_error *error)
 {
@@ -293,12 +301,13 @@ static di_status put_in_place(const char *temporary, const char *path, di_hub_er
 di_status di_hub_snapshot_link(const di_hub_repo *repo, const char *commit, const di_hub_file *file,
                                di_hub_error *error)
 {
-    char path[DI_HUB_PATH_BYTES], temporary[DI_HUB_PATH_BYTES], target[DI_HUB_ETAG_BYTES + 16];
+    char folder[DI_HUB_PATH_BYTES], path[DI_HUB_PATH_BYTES], temporary[DI_HUB_PATH_BYTES];
+    char target[DI_HUB_ETAG_BYTES + 16];
     DI_HUB_TRY(di_hub_format(error, target, sizeof target, "../../blobs/%s", file->etag));
     DI_HUB_TRY(di_hub_format(error, path, sizeof path, "%s/snapshots/%s/%s", repo->dir, commit,
                              file->name));
-    DI_HUB_TRY(di_hub_format(error, temporary, sizeof temporary, "%s/snapshots/%s/.%s.%ld",
-                             repo->dir, commit, file->name, (long)getpid()));
+    DI_HUB_TRY(di_hub_format(error, folder, sizeof folder, "%s/snapshots/%s", repo->dir, commit));
+    DI_HUB_TRY(temporary_path(folder, temporary, error));
     unlink(temporary);
     if (symlink(target, temporary))
         return di_hub_fail_errno(error, "cannot link", temporary);
@@ -307,10 +316,10 @@ di_status di_hub_snapshot_link(const di_hub_repo *repo, const char *commit, cons
 
 di_status di_hub_ref_write(const di_hub_repo *repo, const char *commit, di_hub_error *error)
 {
-    char path[DI_HUB_PATH_BYTES], temporary[DI_HUB_PATH_BYTES];
-    DI_HUB_TRY(di_hub_format(error, path, sizeof path, "%s/refs/main", repo->dir));
-    DI_HUB_TRY(di_hub_format(error, temporary, sizeof temporary, "%s/refs/.main.%ld", repo->dir,
-                             (long)getpid()));
+    char folder[DI_HUB_PATH_BYTES], path[DI_HUB_PATH_BYTES], temporary[DI_HUB_PATH_BYTES];
+    DI_HUB_TRY(di_hub_format(error, folder, sizeof folder, "%s/refs", repo->dir));
+    DI_HUB_TRY(di_hub_format(error, path, sizeof path, "%s/main", folder));
+    DI_HUB_TRY(temporary_path(folder, temporary, error));
     const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return di_hub_fail_errno(error, "cannot create", temporary);

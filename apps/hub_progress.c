@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <time.h>
 
-enum { BAR_CELLS = 30 };
+enum { BAR_CELLS = 20 }; /* the whole line stays under 80 columns */
 static const int64_t bar_interval_ns = 100000000;
 static const int64_t line_interval_ns = 10000000000;
 

@@ -159,6 +159,10 @@ static void apply_fault(di_fake_hub *hub, const di_fault *fault, di_http_reply *
     case DI_FAULT_CODE:
         *reply = (di_http_reply){.code = (int)fault->value, .body = "sorry", .body_bytes = 5};
         break;
+    case DI_FAULT_BUSY:
+        *reply = (di_http_reply){.code = 429, .body = "busy", .body_bytes = 4};
+        snprintf(reply->headers, sizeof reply->headers, "Retry-After: %d\r\n", (int)fault->value);
+        break;
     case DI_FAULT_NO_ANSWER:
         reply->code = 0;
         break;

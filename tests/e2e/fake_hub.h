@@ -26,6 +26,7 @@ typedef struct di_fake_file {
 
 typedef enum di_fault_kind {
     DI_FAULT_CODE,          /* answers with code `value` */
+    DI_FAULT_BUSY,          /* 429 and Retry-After: `value` */
     DI_FAULT_NO_ANSWER,     /* closes the connection */
     DI_FAULT_CUT,           /* closes after `value` bytes of the body */
     DI_FAULT_STALL,         /* sends `value` bytes and then nothing; sets has_stalled */

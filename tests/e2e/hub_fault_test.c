@@ -313,6 +313,36 @@ static void retries_are_bounded(void **state)
     assert_int_equal(part_size(f, SHARD_1), 10 * ATTEMPTS);
 }
 
+static char *notes;
+static size_t notes_bytes;
+
+static bool interrupt_at_first_note(void)
+{
+    return notes && strstr(notes, "trying again");
+}
+
+/* The server's wish is followed, up to a minute. */
+static void waits_are_those_the_server_asks_for(void **state)
+{
+    di_hub_fixture *f = *state;
+    static const struct {
+        int asked_s;
+        const char *text;
+    } rows[] = {{7, "HTTP 429; trying again in 7.0 s\n"}, {7200, "trying again in 60.0 s\n"}};
+    for (size_t i = 0; i < 2; i++) {
+        di_fake_hub_no_faults(&f->hub);
+        di_fake_hub_fault(&f->hub, (di_fault){"/api/", DI_FAULT_BUSY, rows[i].asked_s, -1});
+        notes = NULL;
+        f->options.progress = open_memstream(&notes, &notes_bytes);
+        f->options.is_interrupted = interrupt_at_first_note;
+        di_hub_fixture_fail(f, DI_ERR_CANCELLED, "interrupted");
+        fclose(f->options.progress);
+        assert_non_null(strstr(notes, rows[i].text));
+        free(notes);
+    }
+    f->options.progress = NULL;
+}
+
 static void refusals_say_what_to_do(void **state)
 {
     di_hub_fixture *f = *state;
@@ -363,6 +393,27 @@ static void a_folder_that_cannot_be_made(void **state)
     snprintf(f->options.cache_dir, sizeof f->options.cache_dir, "/dev/null/cache");
     di_hub_fixture_fail(f, DI_ERR_IO, "cannot create /dev/null");
     memcpy(f->options.cache_dir, cache, sizeof cache);
+}
+
+/* The optional file is linked before the one that makes a snapshot: whatever ends the work between
+ * the two, nothing looks whole. */
+static void a_snapshot_that_cannot_be_finished(void **state)
+{
+    di_hub_fixture *f = *state;
+    di_hub_fixture_leave_part(f, SHARD_1, "", 0); /* makes the folders above */
+    char path[DI_HUB_PATH_BYTES];
+    static const char *const folders[] = {"snapshots", "snapshots/" DI_FAKE_COMMIT,
+                                          "snapshots/" DI_FAKE_COMMIT "/generation_config.json"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s", di_hub_fixture_path(f, folders[i], ""));
+        assert_int_equal(mkdir(path, 0777), 0);
+    }
+    di_hub_fixture_fail(f, DI_ERR_IO, "generation_config.json: Is a directory");
+    assert_int_equal(di_hub_fixture_size(f, "refs", "main"), -1);
+    assert_int_equal(di_hub_fixture_size(f, "snapshots/" DI_FAKE_COMMIT, "config.json"), -1);
+    assert_int_equal(rmdir(path), 0);
+    di_hub_fixture_succeed(f);
+    di_hub_fixture_check_snapshot(f);
 }
 
 /* -------------------------------------------------------------------------------- hostile answers
@@ -471,10 +522,12 @@ int main(void)
         HUB_TEST(another_linked_size_is_refused),
         HUB_TEST(busy_servers_are_asked_again),
         HUB_TEST(retries_are_bounded),
+        HUB_TEST(waits_are_those_the_server_asks_for),
         HUB_TEST(refusals_say_what_to_do),
         HUB_TEST(a_circle_of_redirects_ends),
         HUB_TEST(nobody_listens),
         HUB_TEST(a_folder_that_cannot_be_made),
+        HUB_TEST(a_snapshot_that_cannot_be_finished),
         HUB_TEST(names_in_an_index_stay_in_the_folder),
         HUB_TEST(bad_indexes_are_refused),
         HUB_TEST(bad_listings_are_refused),
