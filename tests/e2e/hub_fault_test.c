@@ -102,7 +102,13 @@ static void a_part_that_is_too_long_is_dropped(void **state)
     memcpy(data, file->data, file->bytes);
     di_hub_fixture_leave_part(f, SHARD_1, data, file->bytes + 1);
     free(data);
+    char *text = NULL;
+    size_t bytes = 0;
+    f->options.progress = open_memstream(&text, &bytes);
     di_hub_fixture_succeed(f);
+    fclose(f->options.progress);
+    assert_null(strstr(text, "checksum")); /* not read at all */
+    free(text);
     di_hub_fixture_check_snapshot(f);
     assert_int_equal(di_fake_hub_request(&f->hub, "/cdn/" SHARD_1, 0).range_begin, -1);
 }
@@ -343,6 +349,34 @@ static void waits_are_those_the_server_asks_for(void **state)
     f->options.progress = NULL;
 }
 
+/* More breaks than retries, but with progress between them. */
+static void progress_renews_the_retries(void **state)
+{
+    di_hub_fixture *f = *state;
+    const size_t cut = 1 << 20, bytes = (ATTEMPTS + 2) * cut;
+    char *data = calloc(1, bytes);
+    assert_non_null(data);
+    di_fake_hub_add(&f->hub, SHARD_1, data, bytes, true);
+    free(data);
+    di_fake_hub_fault(&f->hub, (di_fault){"/cdn/" SHARD_1, DI_FAULT_CUT, (int64_t)cut, -1});
+    di_hub_fixture_succeed(f);
+    di_hub_fixture_check_snapshot(f);
+    assert_int_equal(di_fake_hub_count(&f->hub, "/cdn/" SHARD_1), ATTEMPTS + 2);
+}
+
+/* As for a repository that was renamed: the token goes along within the endpoint. */
+static void redirects_within_the_endpoint(void **state)
+{
+    di_hub_fixture *f = *state;
+    snprintf(f->options.token, sizeof f->options.token, "%s", DI_FAKE_TOKEN);
+    di_fake_hub_fault(&f->hub, (di_fault){"/config.json", DI_FAULT_LOOP, 0, 1});
+    di_hub_fixture_succeed(f);
+    di_hub_fixture_check_snapshot(f);
+    assert_int_equal(di_fake_hub_count(&f->hub, "/config.json"), 2);
+    const di_http_request second = di_fake_hub_request(&f->hub, "/resolve/x/config.json", 0);
+    assert_string_equal(second.authorization, "Bearer " DI_FAKE_TOKEN);
+}
+
 static void refusals_say_what_to_do(void **state)
 {
     di_hub_fixture *f = *state;
@@ -522,6 +556,8 @@ int main(void)
         HUB_TEST(another_linked_size_is_refused),
         HUB_TEST(busy_servers_are_asked_again),
         HUB_TEST(retries_are_bounded),
+        HUB_TEST(progress_renews_the_retries),
+        HUB_TEST(redirects_within_the_endpoint),
         HUB_TEST(waits_are_those_the_server_asks_for),
         HUB_TEST(refusals_say_what_to_do),
         HUB_TEST(a_circle_of_redirects_ends),
