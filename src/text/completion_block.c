@@ -6,12 +6,13 @@
 #include "text/encoding_json.h"
 #include "text/encoding_tools.h"
 
-#define CALLS_END     "</" DI_DSML_CALLS ">"
-#define INVOKE        "<" DI_DSML_INVOKE
-#define INVOKE_END    "</" DI_DSML_INVOKE
-#define PARAMETER     "<" DI_DSML_PARAMETER
-#define PARAMETER_END "/" DI_DSML_PARAMETER /* as the reference splits: its < is the value's last  \
-                                             */
+#define CALLS_END  "</" DI_DSML_CALLS ">"
+#define INVOKE     "<" DI_DSML_INVOKE
+#define INVOKE_END "</" DI_DSML_INVOKE
+#define PARAMETER  "<" DI_DSML_PARAMETER
+#define PARAMETER_END                                                                              \
+    "/" DI_DSML_PARAMETER /* as the reference splits: its < is the value's last                    \
+                           */
 
 #define STRING_TRUE  "\" string=\"true\">"
 #define STRING_FALSE "\" string=\"false\">"

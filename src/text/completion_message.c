@@ -9,7 +9,7 @@
 typedef struct message {
     di_buf reasoning;
     di_buf content;
-    di_buf calls; /* JSON, separated by ", " */
+    di_buf calls;     /* JSON, separated by ", " */
     di_status status; /* of the callback, with its error text */
     char error[256];
 } message;
