@@ -47,6 +47,18 @@ static inline float di_round_bf16(float x)
     return di_bf16_to_f32(di_f32_to_bf16(x));
 }
 
+/* IEEE fp16; every value is exact in fp32. */
+static inline float di_f16_to_f32(uint16_t x)
+{
+    const uint32_t sign = (uint32_t)(x & 0x8000u) << 16, magnitude = x & 0x7fffu;
+    if (magnitude >= 0x7c00u) /* infinity, NaN */
+        return di_f32_from_bits(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
+    const float value = (float)magnitude * 0x1p-24f; /* subnormal: a count of 2^-24 */
+    if (magnitude < 0x400u)
+        return di_f32_from_bits(sign | di_f32_bits(value));
+    return di_f32_from_bits(sign | ((magnitude << 13) + (112u << 23)));
+}
+
 extern const float di_e4m3_to_f32[256];
 extern const float di_e2m1_to_f32[16];
 

@@ -1,10 +1,10 @@
 #include "weights/bind_check.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fp.h"
+#include "weights/tensor_print.h"
 
 typedef struct binder {
     const di_checkpoint *checkpoint;
@@ -14,17 +14,6 @@ typedef struct binder {
     di_bind_result *result;
     bool *is_used; /* [checkpoint->n_tensors] */
 } binder;
-
-enum { SHAPE_TEXT_BYTES = 24 * DI_MAX_RANK };
-
-static void format_shape(int rank, const int64_t *shape, char out[SHAPE_TEXT_BYTES])
-{
-    size_t n = (size_t)snprintf(out, SHAPE_TEXT_BYTES, "[");
-    for (int i = 0; i < rank; i++)
-        n += (size_t)snprintf(out + n, SHAPE_TEXT_BYTES - n, "%s%lld", i ? "," : "",
-                              (long long)shape[i]);
-    snprintf(out + n, SHAPE_TEXT_BYTES - n, "]");
-}
 
 static bool has_shape(const di_tensor *found, const di_weight_tensor *wanted)
 {
@@ -39,9 +28,9 @@ static bool has_shape(const di_tensor *found, const di_weight_tensor *wanted)
 static di_status report_wrong(binder *b, const di_tensor *found, const di_weight_tensor *wanted)
 {
     const bool is_either = di_weight_accepts(wanted, DI_BF16) && di_weight_accepts(wanted, DI_F32);
-    char found_shape[SHAPE_TEXT_BYTES], wanted_shape[SHAPE_TEXT_BYTES];
-    format_shape(found->rank, found->shape, found_shape);
-    format_shape(wanted->rank, wanted->shape, wanted_shape);
+    char found_shape[DI_SHAPE_TEXT_BYTES], wanted_shape[DI_SHAPE_TEXT_BYTES];
+    di_shape_format(found->rank, found->shape, found_shape);
+    di_shape_format(wanted->rank, wanted->shape, wanted_shape);
     return di_problems_add(b->problems, DI_ERR_INPUT, "%s: tensor %s: found %s %s, wanted %s %s",
                            b->checkpoint->dir, wanted->name, di_dtype_name(found->dtype),
                            found_shape, is_either ? "BF16 or F32" : di_dtype_name(wanted->dtype),

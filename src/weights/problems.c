@@ -36,17 +36,16 @@ di_status di_problems_status(const di_problems *problems)
 {
     if (problems->n == 0)
         return DI_OK;
-    const char *text = di_buf_str(&problems->text);
-    const char *end = text;
-    for (size_t i = 0; i < problems->n && i < SHOWN; i++)
-        end = strchr(end, '\n') + 1;
-    DI_BUF_AUTO line = {0};
-    DI_TRY(di_buf_append(&line, text, (size_t)(end - text - 1)));
-    for (char *p = line.data; (p = strchr(p, '\n'));)
-        *p = ';';
+    DI_BUF_AUTO shown = {0};
+    const char *line = di_buf_str(&problems->text);
+    for (size_t i = 0; i < problems->n && i < SHOWN; i++) {
+        const char *end = strchr(line, '\n');
+        DI_TRY(di_buf_printf(&shown, "%s%.*s", i ? "; " : "", (int)(end - line), line));
+        line = end + 1;
+    }
     if (problems->n == 1)
-        return di_fail(problems->first, "%s", line.data);
-    return di_fail(problems->first, "%zu problems: %s%s", problems->n, line.data,
+        return di_fail(problems->first, "%s", shown.data);
+    return di_fail(problems->first, "%zu problems: %s%s", problems->n, shown.data,
                    problems->n > SHOWN ? "; ..." : "");
 }
 

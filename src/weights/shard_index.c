@@ -177,6 +177,14 @@ di_status di_shard_index_load(const char *path, di_shard_index *out)
     return di_shard_index_parse(di_buf_str(&text), text.len, path, out);
 }
 
+const di_shard_index_entry *di_shard_index_find(const di_shard_index *index, const char *tensor)
+{
+    const di_shard_index_entry key = {.tensor = tensor};
+    if (!index->n_entries)
+        return NULL;
+    return bsearch(&key, index->entries, index->n_entries, sizeof key, compare_entries);
+}
+
 void di_shard_index_free(di_shard_index *index)
 {
     di_arena_free(&index->arena);

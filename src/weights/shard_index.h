@@ -29,6 +29,8 @@ enum { DI_MAX_SHARDS = 4096 };
 DI_WARN_UNUSED di_status di_shard_index_parse(const char *text, size_t len, const char *name,
                                               di_shard_index *out);
 DI_WARN_UNUSED di_status di_shard_index_load(const char *path, di_shard_index *out);
+/* NULL if the index does not name the tensor. */
+const di_shard_index_entry *di_shard_index_find(const di_shard_index *index, const char *tensor);
 void di_shard_index_free(di_shard_index *index);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "deepinfer/tools.h"
 #include "release_imitation.h"
 #include "weights/bind_check.h"
 
@@ -82,6 +83,29 @@ static bool write_release(di_buf *dir, void (*change)(di_test_plan *plan))
     return status == DI_OK;
 }
 
+static void inspect_release(const char *dir)
+{
+    const di_inspect_options options = {.memplan = true};
+    char *printed = NULL;
+    size_t size;
+    const int64_t start = di_clock_ns();
+    FILE *out = open_memstream(&printed, &size);
+    assert_non_null(out);
+    if (di_inspect(dir, NULL, &options, out) != DI_OK)
+        print_message("%s\n", di_last_error());
+    fclose(out);
+    print_message("inspected with its memory plan in %.2f s, peak resident %ld KiB\n",
+                  (double)(di_clock_ns() - start) * 1e-9, resident_kib());
+    assert_non_null(strstr(printed, "files: 48 opened, 96085 tensors, 510286023000 bytes"));
+    assert_non_null(strstr(printed, "routed experts          92160 tensors"));
+    assert_non_null(strstr(printed, "draft blocks             2401 tensors"));
+    assert_non_null(strstr(printed, "vision                    266 tensors"));
+    assert_non_null(strstr(printed, "no problems\n"));
+    assert_non_null(strstr(printed, "memory plan"));
+    assert_true(resident_kib() < 500 * 1024);
+    free(printed);
+}
+
 static void the_release_opens_and_binds(void **state)
 {
     (void)state;
@@ -102,6 +126,7 @@ static void the_release_opens_and_binds(void **state)
     assert_true(after > 0 && after < 500 * 1024);
     assert_true(w->payload_bytes == DI_RELEASE_PAYLOAD_BYTES);
     assert_int_equal(w->copied_bytes, 0);
+    inspect_release(dir.data);
     assert_int_equal(w->layers[14].engram->n_rows, 384016682);
     assert_int_equal(w->layers[39].experts[383].w2.n_out, 5120);
     assert_int_equal(w->draft.confidence_proj.n_in, 5376);
