@@ -422,7 +422,7 @@ static di_status read_added_token(di_tokenizer *t, json_t *item, const char *whe
     DI_TRY(expect_bool(item, where, "single_word", false));
     DI_TRY(expect_bool(item, where, "lstrip", false));
     DI_TRY(expect_bool(item, where, "rstrip", false));
-    bool normalized, special;
+    bool normalized = false, special = false;
     DI_TRY(read_bool(item, where, "normalized", &normalized));
     DI_TRY(read_bool(item, where, "special", &special));
     const json_t *content = json_object_get(item, "content");

@@ -421,7 +421,6 @@ static void not_json_is_refused(void **state)
 static void unknown_keys_are_listed(void **state)
 {
     (void)state;
-    DI_BUF_AUTO text = {0};
     DI_BUF_AUTO keys = {0};
     json_t *root = di_test_config_json("golden/tiny");
     json_object_set_new(root, "use_cache", json_true());

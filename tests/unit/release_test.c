@@ -157,8 +157,8 @@ static void a_changed_tensor_of_the_release_is_reported(void **state)
         "missing tensor layers.23.ffn.experts.201.w2.scale",
         "unexpected tensor layers.23.ffn.experts.201.w2.scalr",
         "tensor mtp.2.ffn.gate.bias: found F16 [128], wanted BF16 or F32 [128]",
-        "tensor layers.14.engram.embed.weight: found F8_E4M3 [384016681,256], wanted F8_E4M3 "
-        "[384016682,256]",
+        ("tensor layers.14.engram.embed.weight: found F8_E4M3 [384016681,256], wanted F8_E4M3 "
+         "[384016682,256]"),
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!strstr(di_last_error(), parts[i]))
