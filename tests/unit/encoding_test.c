@@ -6,7 +6,6 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 #include "base/json.h"
 #include "deepinfer/tools.h"
 #include "text/encoding.h"
-#include "text/encoding_json.h"
 #include "xz.h"
 
 #define CASES DI_TEST_DATA "/cases/"
@@ -388,77 +386,21 @@ static void results_in_order_of_calls(void **state)
         "</tool_result>\n\n<tool_result>B</tool_result><｜Assistant｜></think>");
 }
 
-/* Parameters of one call with these arguments, as they stand in the prompt. */
-static void assert_arguments(const char *arguments, const char *wanted)
-{
-    DI_BUF_AUTO request = {0};
-    assert_int_equal(di_buf_printf(&request,
-                                   "[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": "
-                                   "{\"name\": \"f\", \"arguments\": %s}}]}]",
-                                   arguments),
-                     DI_OK);
-    di_chat_prompt prompt;
-    render(di_buf_str(&request), &prompt);
-    static const char head[] = "<｜DSML｜ invoke name=\"f\">\n", tail[] = "\n</｜DSML｜ invoke>\n";
-    const char *begin = strstr(prompt.text.data, head), *end = strstr(prompt.text.data, tail);
-    assert_non_null(begin);
-    assert_non_null(end);
-    begin += strlen(head);
-    char *found = strndup(begin, (size_t)(end - begin));
-    assert_string_equal(found, wanted);
-    free(found);
-    di_chat_prompt_free(&prompt);
-}
-
-#define PARAMETER(key, is_string, value)                                                           \
-    "<｜DSML｜ parameter name=\"" key "\" string=\"" is_string "\">" value "</｜DSML｜ parameter>"
-
-static void argument_spellings(void **state)
+static void empty_values_count_as_missing(void **state)
 {
     (void)state;
-    assert_arguments("\"{}\"", "");
-    assert_arguments(
-        "{\"a\": 1.50, \"b\": [1e5, true]}",
-        PARAMETER("a", "false", "1.5") "\n" PARAMETER("b", "false", "[100000.0, true]"));
-    /* integers of any size; the last of equal keys in the place of the first, as in Python */
-    assert_arguments("\"{\\\"n\\\": 1, \\\"m\\\": 0, \\\"n\\\": 123456789012345678901234567890}\"",
-                     PARAMETER("n", "false",
-                               "123456789012345678901234567890") "\n" PARAMETER("m", "false", "0"));
-    /* encoded twice */
-    assert_arguments("\"\\\"{\\\\\\\"a\\\\\\\": \\\\\\\"x\\\\\\\"}\\\"\"",
-                     PARAMETER("a", "true", "x"));
-    /* no object: kept whole under the name "arguments" */
-    assert_arguments("\"not json\"", PARAMETER("arguments", "true", "not json"));
-    assert_arguments("\"[1]\"", PARAMETER("arguments", "true", "[1]"));
-    assert_arguments("[1,2]", PARAMETER("arguments", "false", "[1, 2]"));
-    assert_arguments("{\"arguments\": \"--x\"}", PARAMETER("arguments", "true", "--x"));
-}
-
-static void schema_spelling(void **state)
-{
-    (void)state;
-    di_chat_prompt prompt;
-    render(
-        "{\"messages\": [{\"role\": \"system\"}], \"tools\": [{\"function\": "
-        "{\"parameters\":{\"max\":"
-        "18446744073709551615,\"z\":-0,\"r\":[0.1,1E-5,1e16,123456789012345680.0,5e-324,-0.0,1e15],"
-        "\"s\":\"\\u00e9\\ud83d\\ude42\\u007f\\/\\u2028\\b\\u001f\"},\"name\":\"f\"}}]}",
-        &prompt);
-    assert_non_null(strstr(prompt.text.data,
-                           "Schemas\n\n{\"parameters\": {\"max\": 18446744073709551615, \"z\": 0, "
-                           "\"r\": [0.1, 1e-05, 1e+16, "
-                           "1.2345678901234568e+17, 5e-324, -0.0, 1000000000000000.0], \"s\": "
-                           "\"é🙂\x7f/\u2028\\b\\u001f\"}, \"name\": \"f\"}\n\nYou MUST"));
-    di_chat_prompt_free(&prompt);
-}
-
-static void numbers_in_another_locale(void **state)
-{
-    (void)state;
-    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") && !setlocale(LC_NUMERIC, "fr_FR.UTF-8"))
-        skip();
-    assert_arguments("{\"a\": -12.5e-3}", PARAMETER("a", "false", "-0.0125"));
-    setlocale(LC_NUMERIC, "C");
+    static const char *const empty[] = {"null", "false", "0", "0.0", "\"\"", "[]", "{}"};
+    for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
+        DI_BUF_AUTO request = {0};
+        assert_int_equal(di_buf_printf(&request,
+                                       "[{\"role\": \"system\", \"response_format\": %s}, "
+                                       "{\"role\": \"assistant\", \"wo_eos\": %s}]",
+                                       empty[i], empty[i]),
+                         DI_OK);
+        assert_prompt(di_buf_str(&request), DI_CHAT_BOS "<｜System｜>" DI_CHAT_EOS);
+    }
+    assert_prompt("[{\"role\": \"assistant\", \"content\": \"a\", \"wo_eos\": 1}]",
+                  DI_CHAT_BOS "a");
 }
 
 static void tool_namespaces(void **state)
@@ -563,6 +505,24 @@ static void refusals(void **state)
          "messages[0].tools[0].function: found nothing, wanted an object with a name"},
         {"{\"messages\": [{\"role\": \"system\"}], \"tools\": [{\"function\": {\"name\": 1}}]}",
          "tools[0].function.name: found 1, wanted a string"},
+        {"[{\"role\": \"system\", \"tools\": [{\"namespace\": 5, \"function\": {\"name\": "
+         "\"f\"}}]}]",
+         "messages[0].tools[0].namespace: found 5, wanted a name"},
+        {"[{\"role\": \"system\", \"tools\": [{\"namespace\": {}, \"function\": {\"name\": "
+         "\"f\"}}]}]",
+         "messages[0].tools[0].namespace: found an object without a name"},
+        {"[{\"role\": \"system\", \"tools\": [{\"namespace\": \"a::b\", \"function\": {\"name\": "
+         "\"f\"}}]}]",
+         "messages[0].tools[0].namespace: found \"::\" in it"},
+        {"[{\"role\": \"system\", \"tools\": [{\"namespace\": {\"name\": \"a\", \"description\": "
+         "1}, "
+         "\"function\": {\"name\": \"f\"}}]}]",
+         "messages[0].tools[0]: found a description that is no string"},
+        {"[{\"role\": \"tool\", \"tool_call_id\": 7, \"content\": \"\"}]",
+         "messages[0].tool_call_id: found 7, wanted a string"},
+        {"[{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": {}}]}]",
+         "messages[0].content[0].tool_use_id: found an object, wanted a string"},
+        {"[] []", "request: line 1, column 4: not valid JSON: text after the value"},
         {"{\"messages\": [{\"role\": \"system\"}], \"tools\": \"f\"}",
          "tools: found \"f\", wanted an array of tools"},
         {"{\"messages\": [{\"role\": \"user\"}], \"drop_thinking\": 1}",
@@ -607,29 +567,6 @@ static void cut_and_deep_requests(void **state)
     free(deep);
 }
 
-static void many_keys_and_duplicates(void **state)
-{
-    (void)state;
-    DI_BUF_AUTO text = {0}, out = {0};
-    di_arena arena = {0};
-    const di_jval *v;
-    assert_int_equal(di_buf_puts(&text, "{"), DI_OK);
-    for (int i = 0; i < 1000; i++)
-        assert_int_equal(di_buf_printf(&text, "\"k%d\":%d,", i % 600, i), DI_OK);
-    assert_int_equal(di_buf_puts(&text, "\"last\":0}"), DI_OK);
-    assert_int_equal(di_jval_parse(&arena, text.data, text.len, DI_JSTRICT, &v), DI_ERR_INPUT);
-    assert_non_null(strstr(di_last_error(), "duplicate key"));
-    assert_int_equal(di_jval_parse(&arena, text.data, text.len, DI_JPYTHON, &v), DI_OK);
-    size_t n = 0;
-    for (const di_jval *m = v->first; m; m = m->next)
-        n++;
-    assert_int_equal(n, 601);
-    assert_int_equal(di_jval_write(di_jval_get(v, "k399"), &out), DI_OK);
-    assert_int_equal(di_jval_write(di_jval_get(v, "k400"), &out), DI_OK);
-    assert_string_equal(di_buf_str(&out), "999400");
-    di_arena_free(&arena);
-}
-
 static void public_function(void **state)
 {
     (void)state;
@@ -660,14 +597,11 @@ int main(void)
         cmocka_unit_test(content_forms),
         cmocka_unit_test(nul_in_text),
         cmocka_unit_test(results_in_order_of_calls),
-        cmocka_unit_test(argument_spellings),
-        cmocka_unit_test(schema_spelling),
-        cmocka_unit_test(numbers_in_another_locale),
+        cmocka_unit_test(empty_values_count_as_missing),
         cmocka_unit_test(tool_namespaces),
         cmocka_unit_test(tasks_and_reminders),
         cmocka_unit_test(refusals),
         cmocka_unit_test(cut_and_deep_requests),
-        cmocka_unit_test(many_keys_and_duplicates),
         cmocka_unit_test(public_function),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
