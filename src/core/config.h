@@ -11,6 +11,7 @@
 enum {
     DI_MAX_LAYERS = 512,
     DI_MAX_DRAFT_BLOCKS = 16,
+    DI_MAX_EXPERTS = 262144, /* of all layers and draft blocks together */
     DI_MAX_HC = 16,
     DI_MAX_ENGRAM_LAYERS = 16,
     DI_MAX_ENGRAM_NGRAM = 8,

@@ -142,6 +142,19 @@ static di_status check_engram_and_draft(const char *name, const di_config *c)
     return DI_OK;
 }
 
+/* Slots and names are made for every expert before a file is looked at. */
+static di_status check_total_experts(const char *name, const di_config *c)
+{
+    const int64_t total = c->n_layers * c->n_routed_experts +
+                          (c->n_draft_blocks ? c->n_draft_blocks * c->dspark_n_routed_experts : 0);
+    if (total <= DI_MAX_EXPERTS)
+        return DI_OK;
+    return di_fail(DI_ERR_INPUT,
+                   "%s: text_config.n_routed_experts: found %lld experts in all layers and draft "
+                   "blocks together, wanted at most %d",
+                   name, (long long)total, DI_MAX_EXPERTS);
+}
+
 static di_status check_vision(const char *name, const di_config *c)
 {
     const di_vision_config *v = &c->vision;
@@ -162,5 +175,6 @@ di_status di_config_check(const char *name, di_config *config)
     DI_TRY(check_index(name, config));
     DI_TRY(check_token_ids(name, config));
     DI_TRY(check_engram_and_draft(name, config));
+    DI_TRY(check_total_experts(name, config));
     return check_vision(name, config);
 }

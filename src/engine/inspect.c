@@ -175,6 +175,8 @@ static di_status print_problems(const di_problems *problems, FILE *out)
     const char *line = di_buf_str(&problems->text);
     for (const char *end; (end = strchr(line, '\n')); line = end + 1)
         fprintf(out, "  %.*s\n", (int)(end - line), line);
+    if (problems->n > DI_KEPT_PROBLEMS)
+        fprintf(out, "  ... %zu more\n", problems->n - DI_KEPT_PROBLEMS);
     return di_problems_status(problems);
 }
 

@@ -8,7 +8,8 @@ enum { SHOWN = 4, LINE_BYTES = 1024 };
 
 static di_status add_line(di_problems *problems, di_status status, const char *line)
 {
-    DI_TRY(di_buf_printf(&problems->text, "%s\n", line));
+    if (problems->n < DI_KEPT_PROBLEMS)
+        DI_TRY(di_buf_printf(&problems->text, "%s\n", line));
     if (problems->n++ == 0)
         problems->first = status;
     return DI_OK;

@@ -4,9 +4,11 @@
 
 #include "base/buf.h"
 
+enum { DI_KEPT_PROBLEMS = 10000 };
+
 typedef struct di_problems {
-    di_buf text; /* one line each */
-    size_t n;
+    di_buf text;     /* one line each; no more than DI_KEPT_PROBLEMS of them */
+    size_t n;        /* all, the ones left out included */
     di_status first; /* status of the first one */
 } di_problems;
 

@@ -407,6 +407,22 @@ static void many_problems_are_counted(void **state)
     di_test_plan_free(&plan);
 }
 
+/* A configuration of another model: memory for the list of problems stays bounded. */
+static void endless_problems_are_cut(void **state)
+{
+    (void)state;
+    DI_PROBLEMS_AUTO problems = {0};
+    const size_t n = DI_KEPT_PROBLEMS + 5;
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(di_problems_add(&problems, DI_ERR_INPUT, "problem %zu", i), DI_OK);
+    assert_int_equal(problems.n, n);
+    assert_null(strstr(problems.text.data, "problem 10000\n"));
+    assert_non_null(strstr(problems.text.data, "problem 9999\n"));
+    assert_int_equal(di_problems_status(&problems), DI_ERR_INPUT);
+    assert_string_equal(di_last_error(), "10005 problems: problem 0; problem 1; problem 2; "
+                                         "problem 3; ...");
+}
+
 /* Vision tensors have no place in a text-only model, nor draft tensors in one without drafts. */
 static void the_config_decides_what_is_expected(void **state)
 {
@@ -567,6 +583,7 @@ int main(void)
         IN_DIR(each_dtype_changed_is_reported),
         IN_DIR(scales_have_to_be_there_and_fit),
         IN_DIR(many_problems_are_counted),
+        cmocka_unit_test(endless_problems_are_cut),
         IN_DIR(the_config_decides_what_is_expected),
         IN_DIR(bf16_in_place_of_f32_is_widened),
         IN_DIR(misaligned_tensors_are_copied),

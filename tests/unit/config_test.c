@@ -270,6 +270,8 @@ static const rule rules[] = {
     {"text_config", "o_groups", "4", NULL},
     {"text_config", "o_lora_rank", "31", "o_lora_rank times o_groups: found 62"},
     {"text_config", "o_lora_rank", "16", NULL},
+    {"text_config", "n_routed_experts", "26213", NULL}, /* 10 layers, and 12 in draft blocks */
+    {"text_config", "n_routed_experts", "26214", "found 262152 experts in all layers and draft"},
     {"text_config", "num_experts_per_tok", "9", "num_experts_per_tok: found 9, wanted at most"},
     {"text_config", "num_experts_per_tok", "8", NULL},
     {"text_config", "compress_ratios", "[0,0,2,2,2,2,1,1,1,1,0,0]", "found 12 entries, wanted 13"},
