@@ -233,7 +233,7 @@ di_exit di_app_read_file(const char *path, char **data, size_t *bytes)
     return code;
 }
 
-static _Noreturn void out_of_memory(void)
+_Noreturn void di_app_out_of_memory(void)
 {
     static const char text[] = "deepinfer: out of memory\n";
     const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
@@ -246,7 +246,7 @@ void *di_app_alloc(size_t bytes)
 {
     void *memory = malloc(bytes > 0 ? bytes : 1);
     if (memory == NULL)
-        out_of_memory();
+        di_app_out_of_memory();
     return memory;
 }
 
@@ -254,7 +254,7 @@ void *di_app_resize(void *memory, size_t n, size_t item_bytes)
 {
     void *resized = reallocarray(memory, n > 0 ? n : 1, item_bytes);
     if (resized == NULL)
-        out_of_memory();
+        di_app_out_of_memory();
     return resized;
 }
 
@@ -272,7 +272,7 @@ char *di_app_text(const char *fmt, ...)
     va_list args;
     va_start(args, fmt);
     if (vasprintf(&text, fmt, args) < 0)
-        out_of_memory();
+        di_app_out_of_memory();
     va_end(args);
     return text;
 }

@@ -53,6 +53,7 @@ di_exit di_app_read_file(const char *path, char **data, size_t *bytes);
 /* What to call a file in error texts: "stdin" for "-". */
 const char *di_app_file_name(const char *path);
 
+_Noreturn void di_app_out_of_memory(void);
 /* malloc and reallocarray that end the process with DI_EXIT_RUNTIME if there is no memory: for the
  * program's own small things. */
 void *di_app_alloc(size_t bytes);

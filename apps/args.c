@@ -198,7 +198,7 @@ static bool is_number_start(const char *text)
     return strchr("+-.0123456789", text[0]) != NULL && text[0] != '\0';
 }
 
-bool di_parse_i64(const char *text, int64_t low, int64_t high, int64_t *out, char **error)
+bool di_args_parse_i64(const char *text, int64_t low, int64_t high, int64_t *out, char **error)
 {
     char *end = NULL;
     errno = 0;
@@ -211,7 +211,7 @@ bool di_parse_i64(const char *text, int64_t low, int64_t high, int64_t *out, cha
     return true;
 }
 
-bool di_parse_u64(const char *text, uint64_t *out, char **error)
+bool di_args_parse_u64(const char *text, uint64_t *out, char **error)
 {
     char *end = NULL;
     errno = 0;
@@ -226,7 +226,7 @@ bool di_parse_u64(const char *text, uint64_t *out, char **error)
     return true;
 }
 
-bool di_parse_f64(const char *text, double low, double high, double *out, char **error)
+bool di_args_parse_f64(const char *text, double low, double high, double *out, char **error)
 {
     char *end = NULL;
     const double value = strtod(text, &end);
@@ -242,7 +242,7 @@ error_t di_args_i64(struct argp_state *state, const char *option, const char *ar
                     int64_t high, int64_t *out)
 {
     char *error = NULL;
-    if (di_parse_i64(arg, low, high, out, &error))
+    if (di_args_parse_i64(arg, low, high, out, &error))
         return 0;
     const error_t result = di_args_bad(state, "%s: %s", option, error);
     free(error);
@@ -312,11 +312,11 @@ static error_t parse_engine(int key, char *arg, struct argp_state *state)
         args->options.n_threads = (int)value;
         return error;
     case KEY_STEP_TOKENS:
-        error = di_args_i64(state, "--max-step-tokens", arg, 1, INT32_MAX, &value);
+        error = di_args_i64(state, "--max-step-tokens", arg, 1, 65536, &value);
         args->options.max_step_tokens = (int)value;
         return error;
     case KEY_CONTEXT:
-        return di_args_i64(state, "--max-context-len", arg, 1, INT64_MAX,
+        return di_args_i64(state, "--max-context-len", arg, 1, INT32_MAX,
                            &args->options.max_context_len);
     case KEY_ISA:
         args->options.isa = arg;

@@ -18,10 +18,10 @@ error_t di_args_bad(struct argp_state *state, const char *fmt, ...)
 
 /* Strict numbers: the whole text, no white space, within [low, high]. On failure *error is a
  * malloc'ed text: "'abc' is not a whole number, wanted 1 to 8". */
-bool di_parse_i64(const char *text, int64_t low, int64_t high, int64_t *out, char **error);
-bool di_parse_u64(const char *text, uint64_t *out, char **error);
-bool di_parse_f64(const char *text, double low, double high, double *out, char **error);
-/* di_parse_i64 for an option within a parser: the error line names the option. */
+bool di_args_parse_i64(const char *text, int64_t low, int64_t high, int64_t *out, char **error);
+bool di_args_parse_u64(const char *text, uint64_t *out, char **error);
+bool di_args_parse_f64(const char *text, double low, double high, double *out, char **error);
+/* di_args_parse_i64 for an option within a parser: the error line names the option. */
 error_t di_args_i64(struct argp_state *state, const char *option, const char *arg, int64_t low,
                     int64_t high, int64_t *out);
 

@@ -87,10 +87,10 @@ static bool parse_bias(di_sampling_args *args, const char *id_text, const char *
 {
     int64_t id = 0;
     double bias = -INFINITY;
-    if (!di_parse_i64(id_text, 0, INT32_MAX, &id, error))
+    if (!di_args_parse_i64(id_text, 0, INT32_MAX, &id, error))
         return false;
     if (strcmp(bias_text, "-inf") != 0 &&
-        !di_parse_f64(bias_text, -(double)FLT_MAX, (double)FLT_MAX, &bias, error))
+        !di_args_parse_f64(bias_text, -(double)FLT_MAX, (double)FLT_MAX, &bias, error))
         return false;
     add_bias(args, id, bias);
     return true;
@@ -154,7 +154,7 @@ static bool set_stop(di_sampling_args *args, const char *value, char **error)
 static bool set_stop_id(di_sampling_args *args, const char *value, char **error)
 {
     int64_t id = 0;
-    if (!di_parse_i64(value, 0, INT32_MAX, &id, error))
+    if (!di_args_parse_i64(value, 0, INT32_MAX, &id, error))
         return false;
     args->stop_ids = di_app_grow(args->stop_ids, args->params.n_stop_ids, sizeof *args->stop_ids);
     args->stop_ids[args->params.n_stop_ids++] = (int32_t)id;
@@ -186,19 +186,19 @@ static bool set_row(di_sampling_args *args, const sampling_row *row, const char 
     int64_t whole = 0;
     switch (row->kind) {
     case VALUE_F64:
-        return di_parse_f64(value, row->low, row->high, (double *)field, error);
+        return di_args_parse_f64(value, row->low, row->high, (double *)field, error);
     case VALUE_I64:
-        return di_parse_i64(value, (int64_t)row->low, whole_bound(row->high), (int64_t *)field,
-                            error);
+        return di_args_parse_i64(value, (int64_t)row->low, whole_bound(row->high), (int64_t *)field,
+                                 error);
     case VALUE_I32:
-        if (!di_parse_i64(value, (int64_t)row->low, whole_bound(row->high), &whole, error))
+        if (!di_args_parse_i64(value, (int64_t)row->low, whole_bound(row->high), &whole, error))
             return false;
         *(int32_t *)field = (int32_t)whole;
         return true;
     case VALUE_FLAG:
         return set_flag((bool *)field, value, error);
     case VALUE_SEED:
-        args->params.has_seed = di_parse_u64(value, &args->params.seed, error);
+        args->params.has_seed = di_args_parse_u64(value, &args->params.seed, error);
         return args->params.has_seed;
     case VALUE_BIAS:
         return set_bias(args, value, error);

@@ -110,7 +110,7 @@ bool di_history_undo(di_history *history)
 static json_t *request_with_mode(const di_history *history, bool is_thinking, const char *effort)
 {
     json_t *request = json_copy(history->request);
-    di_chat_set_mode(request, is_thinking, effort);
+    di_prompt_set_mode(request, is_thinking, effort);
     return request;
 }
 

@@ -45,7 +45,7 @@ static error_t parse_chat(int key, char *arg, struct argp_state *state)
         args->is_thinking = true;
         return 0;
     case KEY_EFFORT:
-        if (!di_effort_is_valid(arg))
+        if (!di_prompt_effort_is_valid(arg))
             return di_args_bad(state, "--effort: '%s' is not 1 to 100, low, high or max", arg);
         args->effort = arg;
         args->is_thinking = true;
@@ -205,7 +205,7 @@ static di_exit do_thinking(chat *self, const char *rest)
 
 static di_exit do_effort(chat *self, const char *rest)
 {
-    if (!di_effort_is_valid(rest))
+    if (!di_prompt_effort_is_valid(rest))
         return di_app_fail(DI_EXIT_USAGE, "/effort: '%s' is not 1 to 100, low, high or max", rest);
     free(self->effort);
     self->effort = di_app_text("%s", rest);

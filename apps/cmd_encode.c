@@ -90,7 +90,7 @@ static di_exit encode_line(void *user, const json_t *object, char **error)
     if (status != DI_OK)
         return refuse(status, error);
     fputs("{\"prompt\": ", stdout);
-    di_json_text(stdout, prompt, bytes);
+    di_out_text(stdout, prompt, bytes);
     fputs("}\n", stdout);
     di_free(prompt);
     return DI_EXIT_OK;

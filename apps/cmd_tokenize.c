@@ -119,7 +119,7 @@ static di_exit print_ids(const tokenize_job *job, const char *text, size_t bytes
         di_tokenizer_encode_text(job->tokenizer, text, bytes, job->parse_special, &ids, &n_ids);
     if (status != DI_OK)
         return di_app_fail_status(status, NULL);
-    di_json_ids(stdout, ids, n_ids);
+    di_out_ids(stdout, ids, n_ids);
     putchar('\n');
     di_free(ids);
     return DI_EXIT_OK;
@@ -143,7 +143,7 @@ static di_exit tokenize_line(void *user, const json_t *object, char **error)
         return di_exit_of_status(status);
     }
     fputs("{\"ids\": ", stdout);
-    di_json_ids(stdout, ids, n_ids);
+    di_out_ids(stdout, ids, n_ids);
     fputs("}\n", stdout);
     di_free(ids);
     return DI_EXIT_OK;
@@ -220,7 +220,7 @@ static di_exit detokenize_line(void *user, const json_t *object, char **error)
         return status == DI_OK || status == DI_ERR_ARGUMENT ? DI_EXIT_INPUT
                                                             : di_exit_of_status(status);
     fputs("{\"text\": ", stdout);
-    di_json_text(stdout, text, bytes);
+    di_out_text(stdout, text, bytes);
     fputs("}\n", stdout);
     di_free(text);
     return DI_EXIT_OK;
@@ -234,7 +234,7 @@ static di_exit detokenize_words(const tokenize_job *job)
     for (size_t i = 0; i < words->n && code == DI_EXIT_OK; i++) {
         int64_t id = 0;
         char *error = NULL;
-        if (!di_parse_i64(words->items[i], 0, INT32_MAX, &id, &error))
+        if (!di_args_parse_i64(words->items[i], 0, INT32_MAX, &id, &error))
             code = di_app_fail(DI_EXIT_USAGE, "token id: %s", error);
         free(error);
         ids[i] = (int32_t)id;

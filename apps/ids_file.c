@@ -52,14 +52,14 @@ json_t *di_app_json_string(const char *text, size_t bytes)
 {
     if (bytes == 0)
         return json_string("");
-    if (di_utf8_is_valid(text, bytes))
+    if (di_out_is_utf8(text, bytes))
         return json_stringn(text, bytes);
     char *repaired = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&repaired, &n);
     json_t *value = NULL;
     if (out != NULL) {
-        di_json_text(out, text, bytes);
+        di_out_text(out, text, bytes);
         fclose(out);
         value = json_loadb(repaired, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     }

@@ -3,44 +3,29 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Length of the well-formed character at text[0], or 0; then *bad is the length of the longest
- * beginning of a character, at least 1: it is replaced as a whole (as Unicode recommends). */
-static size_t character_bytes(const unsigned char *text, size_t bytes, size_t *bad)
+#include "app.h"
+
+/* `text` with U+FFFD for what is not UTF-8. Free with di_free. */
+static char *repair(const char *text, size_t bytes, size_t *out_bytes)
 {
-    const unsigned char first = text[0];
-    *bad = 1;
-    if (first < 0x80)
-        return 1;
-    if (first < 0xc2 || first > 0xf4)
-        return 0;
-    const size_t n = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    /* The second byte's range excludes overlong forms, surrogates and what is past U+10FFFF. */
-    const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    for (size_t i = 1; i < n; i++) {
-        const bool is_good =
-            i < bytes && text[i] >= (i == 1 ? low : 0x80) && text[i] <= (i == 1 ? high : 0xbf);
-        if (!is_good)
-            return 0;
-        *bad = i + 1;
-    }
-    return n;
+    char *repaired = NULL;
+    if (di_utf8_replace_invalid(bytes > 0 ? text : "", bytes, &repaired, out_bytes) != DI_OK)
+        di_app_out_of_memory();
+    return repaired;
 }
 
-bool di_utf8_is_valid(const char *text, size_t bytes)
+bool di_out_is_utf8(const char *text, size_t bytes)
 {
-    size_t bad = 0;
-    for (size_t i = 0; i < bytes;) {
-        const size_t n = character_bytes((const unsigned char *)text + i, bytes - i, &bad);
-        if (n == 0)
-            return false;
-        i += n;
-    }
-    return true;
+    size_t n = 0;
+    char *repaired = repair(text, bytes, &n);
+    const bool is_same = n == bytes && memcmp(repaired, bytes > 0 ? text : "", n) == 0;
+    di_free(repaired);
+    return is_same;
 }
 
-static void put_ascii(FILE *out, unsigned char c)
+static void put_byte(FILE *out, unsigned char c)
 {
     switch (c) {
     case '"':
@@ -64,24 +49,18 @@ static void put_ascii(FILE *out, unsigned char c)
     }
 }
 
-void di_json_text(FILE *out, const char *text, size_t bytes)
+void di_out_text(FILE *out, const char *text, size_t bytes)
 {
-    size_t bad = 0;
+    size_t n = 0;
+    char *repaired = repair(text, bytes, &n);
     fputc('"', out);
-    for (size_t i = 0; i < bytes;) {
-        const size_t n = character_bytes((const unsigned char *)text + i, bytes - i, &bad);
-        if (n == 1)
-            put_ascii(out, (unsigned char)text[i]);
-        else if (n > 1)
-            fwrite(text + i, 1, n, out);
-        else
-            fputs("\xef\xbf\xbd", out);
-        i += n == 0 ? bad : n;
-    }
+    for (size_t i = 0; i < n; i++)
+        put_byte(out, (unsigned char)repaired[i]);
     fputc('"', out);
+    di_free(repaired);
 }
 
-void di_json_ids(FILE *out, const int32_t *ids, size_t n_ids)
+void di_out_ids(FILE *out, const int32_t *ids, size_t n_ids)
 {
     fputc('[', out);
     for (size_t i = 0; i < n_ids; i++)
@@ -89,7 +68,7 @@ void di_json_ids(FILE *out, const int32_t *ids, size_t n_ids)
     fputc(']', out);
 }
 
-void di_json_float(FILE *out, float value)
+void di_out_float(FILE *out, float value)
 {
     if (!isfinite(value)) {
         fputs("null", out);

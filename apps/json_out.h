@@ -7,11 +7,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-bool di_utf8_is_valid(const char *text, size_t bytes);
+bool di_out_is_utf8(const char *text, size_t bytes);
 /* A JSON string, quotes included. */
-void di_json_text(FILE *out, const char *text, size_t bytes);
-void di_json_ids(FILE *out, const int32_t *ids, size_t n_ids);
+void di_out_text(FILE *out, const char *text, size_t bytes);
+void di_out_ids(FILE *out, const int32_t *ids, size_t n_ids);
 /* Shortest text that reads back as the same float; null if it is not finite. */
-void di_json_float(FILE *out, float value);
+void di_out_float(FILE *out, float value);
 
 #endif

@@ -29,7 +29,7 @@ static di_exit filter_line(const char *line, size_t bytes, size_t number, di_lin
     const di_exit code = answer_line(line, bytes, fn, user, &error);
     if (error != NULL) {
         fputs("{\"error\": ", stdout);
-        di_json_text(stdout, error, strlen(error));
+        di_out_text(stdout, error, strlen(error));
         fputs("}\n", stdout);
         if (code != DI_EXIT_OK)
             di_app_fail(code, "line %zu: %s", number, error);

@@ -22,7 +22,10 @@ di_exit di_app_check_options(const di_engine_args *args)
     if (status == DI_OK)
         status = di_print_kernels(&args->options, nowhere);
     fclose(nowhere);
-    return status == DI_OK ? DI_EXIT_OK : di_app_fail_status(status, NULL);
+    if (status == DI_OK || status == DI_ERR_MEMORY)
+        return status == DI_OK ? DI_EXIT_OK : di_app_fail_status(status, NULL);
+    /* Also what only this machine or build cannot do: another value would have gone on. */
+    return di_app_fail(DI_EXIT_USAGE, "%s", di_last_error());
 }
 
 static bool is_checkpoint(const char *directory)

@@ -33,13 +33,13 @@ static const struct argp_option options[] = {
     {NULL},
 };
 
-bool di_effort_is_valid(const char *text)
+bool di_prompt_effort_is_valid(const char *text)
 {
     int64_t value = 0;
     char *error = NULL;
     if (strcmp(text, "low") == 0 || strcmp(text, "high") == 0 || strcmp(text, "max") == 0)
         return true;
-    const bool is_number = di_parse_i64(text, 1, 100, &value, &error);
+    const bool is_number = di_args_parse_i64(text, 1, 100, &value, &error);
     free(error);
     return is_number;
 }
@@ -74,7 +74,7 @@ static error_t parse_prompt(int key, char *arg, struct argp_state *state)
         args->is_chat = true;
         return 0;
     case KEY_EFFORT:
-        if (!di_effort_is_valid(arg))
+        if (!di_prompt_effort_is_valid(arg))
             return di_args_bad(state, "--effort: '%s' is not 1 to 100, low, high or max", arg);
         args->effort = arg;
         args->is_chat = args->is_thinking = true;
@@ -122,7 +122,7 @@ static void add_prompt(di_prompt_list *list, di_prompt prompt)
 
 /* ----------------------------------------------------------------------------------------- chat */
 
-void di_chat_set_mode(json_t *request, bool is_thinking, const char *effort)
+void di_prompt_set_mode(json_t *request, bool is_thinking, const char *effort)
 {
     json_object_set_new(request, "thinking_mode", json_string(is_thinking ? "thinking" : "chat"));
     if (!is_thinking || effort == NULL)
@@ -152,7 +152,7 @@ static di_exit wrap_as_chat(const di_prompt_args *args, di_prompt *prompt, const
         append_message(messages, "system", system);
     append_message(messages, "user", content);
     json_t *request = json_pack("{s:o}", "messages", messages);
-    di_chat_set_mode(request, args->is_thinking, args->effort);
+    di_prompt_set_mode(request, args->is_thinking, args->effort);
     prompt->messages = json_dumps(request, JSON_COMPACT);
     prompt->is_thinking = args->is_thinking;
     json_decref(request);
@@ -180,7 +180,7 @@ static di_exit add_messages(const di_prompt_args *args, const char *path, di_pro
         return di_app_fail(DI_EXIT_USAGE, "--system cannot be used with --messages: put it there");
     }
     if (args->is_thinking)
-        di_chat_set_mode(request, true, args->effort);
+        di_prompt_set_mode(request, true, args->effort);
     const char *mode = json_string_value(json_object_get(request, "thinking_mode"));
     add_prompt(list, (di_prompt){.messages = json_dumps(request, JSON_COMPACT),
                                  .is_thinking = mode != NULL && strcmp(mode, "thinking") == 0});

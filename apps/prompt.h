@@ -47,8 +47,8 @@ di_exit di_prompts_load(const di_prompt_args *args, di_prompt_list *list);
 void di_prompts_free(di_prompt_list *list);
 
 /* Whether `text` is a reasoning effort: 1 to 100, low, high or max. */
-bool di_effort_is_valid(const char *text);
+bool di_prompt_effort_is_valid(const char *text);
 /* Sets "thinking_mode" and "reasoning_effort" (NULL: left out) of a chat request object. */
-void di_chat_set_mode(json_t *request, bool is_thinking, const char *effort);
+void di_prompt_set_mode(json_t *request, bool is_thinking, const char *effort);
 
 #endif

@@ -19,8 +19,8 @@ static void write_token(const di_model *model, int32_t id)
     size_t bytes = 0;
     const bool is_there = token_text(model, id, &text, &bytes);
     printf("{\"token_id\": %" PRId32 ", \"token\": ", id);
-    if (is_there && di_utf8_is_valid(text, bytes)) {
-        di_json_text(stdout, text, bytes);
+    if (is_there && di_out_is_utf8(text, bytes)) {
+        di_out_text(stdout, text, bytes);
     } else {
         fputs("null, \"bytes\": [", stdout);
         for (size_t i = 0; is_there && i < bytes; i++)
@@ -34,7 +34,7 @@ static void write_logprob(const di_model *model, const di_logprob *entry)
 {
     write_token(model, entry->token_id);
     fputs(", \"logprob\": ", stdout);
-    di_json_float(stdout, entry->logprob);
+    di_out_float(stdout, entry->logprob);
     printf(", \"rank\": %" PRId32, entry->rank);
 }
 
@@ -78,14 +78,14 @@ void di_run_write_json(const di_run_report *report)
     printf("{\"index\": %zu", report->index);
     if (report->echo != NULL) {
         fputs(", \"prompt\": ", stdout);
-        di_json_text(stdout, report->echo, report->echo_bytes);
+        di_out_text(stdout, report->echo, report->echo_bytes);
     }
     fputs(", \"prompt_token_ids\": ", stdout);
-    di_json_ids(stdout, result->prompt_token_ids, result->n_prompt_token_ids);
+    di_out_ids(stdout, result->prompt_token_ids, result->n_prompt_token_ids);
     fputs(", \"token_ids\": ", stdout);
-    di_json_ids(stdout, result->token_ids, result->n_token_ids);
+    di_out_ids(stdout, result->token_ids, result->n_token_ids);
     fputs(", \"text\": ", stdout);
-    di_json_text(stdout, result->text, result->text_bytes);
+    di_out_text(stdout, result->text, result->text_bytes);
     if (report->message != NULL) {
         fputs(", \"message\": ", stdout);
         json_dumpf(report->message, stdout, 0);
@@ -107,7 +107,7 @@ void di_run_write_json(const di_run_report *report)
 void di_run_write_json_error(size_t index, const char *error)
 {
     printf("{\"index\": %zu, \"error\": ", index);
-    di_json_text(stdout, error, strlen(error));
+    di_out_text(stdout, error, strlen(error));
     fputs("}\n", stdout);
 }
 
@@ -118,7 +118,7 @@ static void list_entry(const di_model *model, const di_logprob *entry)
     if (!token_text(model, entry->token_id, &text, &bytes))
         bytes = 0;
     printf("\t%" PRId32 "\t", entry->token_id);
-    di_json_text(stdout, text, bytes);
+    di_out_text(stdout, text, bytes);
     printf("\t%.6g\t%" PRId32, (double)entry->logprob, entry->rank);
     di_free(text);
 }
