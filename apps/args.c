@@ -11,9 +11,9 @@
 /* ---------------------------------------------------------------------------------- the wrapper */
 
 /* The root parser of every command: --help, errors, how many arguments. The command's own argp is
- * its only child. Reached from any parser through state->hook. */
+ * its only child. Every parser's state leads here: state->root_argp is the first member. */
 typedef struct root {
-    const struct argp *inner;
+    struct argp argp;
     void *inner_input;
     int max_positional;
     bool is_decided; /* leave with `code` */
@@ -37,7 +37,7 @@ error_t di_args_bad(struct argp_state *state, const char *fmt, ...)
     va_end(args);
     di_app_fail(DI_EXIT_USAGE, "%s", text != NULL ? text : "out of memory");
     free(text);
-    return leave(state->hook, DI_EXIT_USAGE);
+    return leave((root *)state->root_argp, DI_EXIT_USAGE);
 }
 
 enum { MAX_OPTIONS = 128 };
@@ -134,7 +134,6 @@ static error_t parse_root(int key, char *arg, struct argp_state *state)
     root *self = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->hook = self;
         state->child_inputs[0] = self->inner_input;
         return 0;
     case 'h':
@@ -161,10 +160,11 @@ bool di_args_parse(const struct argp *argp, int max_positional, int argc, char *
         {NULL},
     };
     const struct argp_child children[] = {{.argp = argp}, {NULL}};
-    const struct argp outer = {.options = options, .parser = parse_root, .children = children};
-    root self = {.inner = argp, .inner_input = input, .max_positional = max_positional};
+    root self = {.argp = {.options = options, .parser = parse_root, .children = children},
+                 .inner_input = input,
+                 .max_positional = max_positional};
     const error_t error =
-        argp_parse(&outer, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL, &self);
+        argp_parse(&self.argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL, &self);
     if (!self.is_decided && error == 0)
         return true;
     *code = self.is_decided
