@@ -2,6 +2,7 @@
 #include "args.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -179,6 +180,8 @@ bool di_args_parse(const struct argp *argp, int max_positional, int argc, char *
 
 static char *range_text(double low, double high)
 {
+    if (low <= -(double)FLT_MAX)
+        return di_app_text("a finite number");
     if (high >= (double)INT64_MAX)
         return low > 0 && low < 1 ? di_app_text("more than 0") : di_app_text("%.15g or more", low);
     return di_app_text("%.15g to %.15g", low, high);
