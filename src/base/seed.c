@@ -13,6 +13,6 @@ di_status di_seed_fresh(uint64_t *out)
     while (got < 0 && errno == EINTR);
     if (got != (ssize_t)sizeof seed)
         return di_fail(DI_ERR_IO, "no random seed from the system: %s", strerror(errno));
-    *out = seed;
+    *out = seed >> 11;
     return DI_OK;
 }

@@ -275,25 +275,19 @@ static void a_reported_seed_repeats_the_run(void **state)
     json_t *first = RUN_JSON(0, NULL, ARGS);
     json_t *second = RUN_JSON(0, NULL, ARGS);
     const json_t *seed = json_object_get(line(first, 0), "seed");
+    assert_true(json_is_integer(seed) && json_integer_value(seed) < INT64_C(1) << 53);
     assert_false(json_equal(seed, json_object_get(line(second, 0), "seed")));
     assert_false(json_equal(json_object_get(line(first, 0), "token_ids"),
                             json_object_get(line(second, 0), "token_ids")));
     char *number = NULL;
-    if (json_is_integer(seed))
-        assert_true(asprintf(&number, "%" JSON_INTEGER_FORMAT, json_integer_value(seed)) > 0);
-    else /* above 2^63 jansson gives a real, which has lost digits */
-        number = strdup("7");
+    assert_true(asprintf(&number, "%" JSON_INTEGER_FORMAT, json_integer_value(seed)) > 0);
     json_t *again = RUN_JSON(0, NULL, ARGS, "--seed", number);
-    json_t *thrice = RUN_JSON(0, NULL, ARGS, "--seed", number);
 #undef ARGS
-    if (json_is_integer(seed))
-        assert_same_ids(line(first, 0), line(again, 0));
-    assert_same_ids(line(again, 0), line(thrice, 0));
+    assert_same_ids(line(first, 0), line(again, 0));
     free(number);
     json_decref(first);
     json_decref(second);
     json_decref(again);
-    json_decref(thrice);
 }
 
 /* M08 */
