@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "json_out.h"
 
 typedef enum value_kind {
     VALUE_F64,
@@ -145,6 +146,10 @@ static bool set_stop(di_sampling_args *args, const char *value, char **error)
         *error = di_app_text("the text is empty");
         return false;
     }
+    if (!di_out_is_utf8(value, strlen(value))) {
+        *error = di_app_text("the text is not UTF-8");
+        return false;
+    }
     di_text_list_add(&args->stop, value);
     args->params.stop = args->stop.items;
     args->params.n_stop = args->stop.n;
@@ -222,8 +227,20 @@ static bool set_by_index(di_sampling_args *args, size_t i, const char *value, ch
     return false;
 }
 
+static error_t check_together(const di_sampling_params *params, struct argp_state *state)
+{
+    if (params->max_tokens >= 0 && params->min_tokens > params->max_tokens)
+        return di_args_bad(state, "--min-tokens: %" PRId64 " is more than --max-tokens %" PRId64,
+                           params->min_tokens, params->max_tokens);
+    return 0;
+}
+
 static error_t parse_sampling(int key, char *arg, struct argp_state *state)
 {
+    if (key == ARGP_KEY_END) {
+        const di_sampling_args *args = state->input;
+        return check_together(&args->params, state);
+    }
     if (key < FIRST_KEY || key >= FIRST_KEY + (int)DI_COUNT(rows))
         return ARGP_ERR_UNKNOWN;
     char *error = NULL;
@@ -305,11 +322,8 @@ static void copy_row(const di_sampling_params *from, const sampling_row *row,
     }
 }
 
-di_exit di_sampling_args_apply(const di_sampling_args *args, const di_model *model,
-                               di_sampling_params *out)
+static di_exit check_vocabulary(const di_sampling_params *given, int32_t vocab_size)
 {
-    const int32_t vocab_size = di_model_vocab_size(model);
-    const di_sampling_params *given = &args->params;
     for (size_t i = 0; i < given->n_logit_bias; i++)
         if (given->logit_bias[i].token_id >= vocab_size)
             return di_app_fail(DI_EXIT_USAGE,
@@ -321,9 +335,28 @@ di_exit di_sampling_args_apply(const di_sampling_args *args, const di_model *mod
             return di_app_fail(DI_EXIT_USAGE,
                                "--stop-id: token %" PRId32 " is outside the vocabulary of %" PRId32,
                                given->stop_ids[i], vocab_size);
+    if (given->n_logprobs > vocab_size)
+        return di_app_fail(DI_EXIT_USAGE,
+                           "--logprobs: %" PRId32 " is more than the vocabulary of %" PRId32,
+                           given->n_logprobs, vocab_size);
+    return DI_EXIT_OK;
+}
+
+di_exit di_sampling_args_apply(const di_sampling_args *args, const di_model *model,
+                               di_sampling_params *out)
+{
+    const di_exit code = check_vocabulary(&args->params, di_model_vocab_size(model));
+    if (code != DI_EXIT_OK)
+        return code;
     di_model_sampling_defaults(model, out);
     for (size_t i = 0; i < DI_COUNT(rows); i++)
         if ((args->given >> i & 1) != 0)
-            copy_row(given, &rows[i], out);
+            copy_row(&args->params, &rows[i], out);
+    /* Log probabilities of the prompt or after the filters are log probabilities; and when only the
+     * prompt is scored, its own are all there is to ask for. */
+    if ((out->prompt_logprobs || out->processed_logprobs) && out->n_logprobs < 0)
+        out->n_logprobs = 0;
+    if (out->max_tokens == 0 && out->n_logprobs >= 0)
+        out->prompt_logprobs = true;
     return DI_EXIT_OK;
 }

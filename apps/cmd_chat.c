@@ -271,10 +271,11 @@ static di_exit do_set(chat *self, const char *rest)
 static di_exit do_stats(chat *self, const char *rest)
 {
     (void)rest;
-    di_app_note("%zu answers, %zu tokens written, the last at %.1f tokens/s; context %zu of %lld "
-                "tokens",
-                self->n_turns, self->n_generated, self->tokens_per_second, self->n_context,
-                (long long)di_model_max_context(self->model));
+    di_app_note(
+        "answers: %zu, tokens written: %zu, speed of the last: %.1f tokens/s, context: %zu of "
+        "%lld tokens",
+        self->n_turns, self->n_generated, self->tokens_per_second, self->n_context,
+        (long long)di_model_max_context(self->model));
     return DI_EXIT_OK;
 }
 

@@ -75,19 +75,34 @@ typedef struct run {
     di_engine *engine;
     di_sampling_params sampling;
     size_t n_prompts;
+    bool has_shown; /* a text is on stdout: an empty line goes before the next */
 } run;
 
 typedef struct sink {
+    run *run;
     bool is_shown;
+    bool has_begun;
     di_reply *reply; /* of a chat, or NULL */
     char last_byte;
     di_exit code;
 } sink;
 
+/* Before anything of a prompt's text is printed. */
+static void begin_text(sink *self)
+{
+    if (!self->is_shown || self->has_begun)
+        return;
+    if (self->run->has_shown)
+        putchar('\n');
+    self->has_begun = true;
+    self->run->has_shown = true;
+}
+
 static bool on_output(void *user, const di_output *output)
 {
     sink *self = user;
     if (output->text_bytes > 0) {
+        begin_text(self);
         if (self->reply != NULL)
             self->code = di_reply_push(self->reply, output->text, output->text_bytes);
         else if (self->is_shown)
@@ -128,10 +143,11 @@ static di_exit report_failure(const run *self, size_t index, di_exit code, const
 }
 
 /* What is printed when the request is over. */
-static di_exit finish(const run *self, const sink *shown, const di_run_report *parts)
+static di_exit finish(const run *self, sink *shown, const di_run_report *parts)
 {
     di_run_report report = *parts;
     json_t *message = NULL;
+    begin_text(shown);
     if (shown->reply != NULL) {
         const di_exit code = di_reply_finish(shown->reply, &message);
         if (code != DI_EXIT_OK)
@@ -151,7 +167,7 @@ static di_exit finish(const run *self, const sink *shown, const di_run_report *p
     return di_app_flush();
 }
 
-static di_exit run_request(const run *self, const di_prompt *prompt, di_run_report *report)
+static di_exit run_request(run *self, const di_prompt *prompt, di_run_report *report)
 {
     const di_request request = {.token_ids = prompt->ids,
                                 .n_token_ids = prompt->n_ids,
@@ -160,13 +176,14 @@ static di_exit run_request(const run *self, const di_prompt *prompt, di_run_repo
                                 .messages_json = prompt->messages,
                                 .parse_special = self->args->prompt.parse_special,
                                 .sampling = self->sampling};
-    sink shown = {.is_shown = !self->args->is_json, .last_byte = '\n'};
+    sink shown = {.run = self, .is_shown = !self->args->is_json, .last_byte = '\n'};
     if (prompt->messages != NULL) {
         const di_exit code = di_reply_open(prompt->is_thinking, shown.is_shown, &shown.reply);
         if (code != DI_EXIT_OK)
             return code;
     }
     if (report->echo != NULL && shown.is_shown && report->echo_bytes > 0) {
+        begin_text(&shown);
         fwrite(report->echo, 1, report->echo_bytes, stdout);
         shown.last_byte = report->echo[report->echo_bytes - 1];
         if (shown.reply != NULL && shown.last_byte != '\n')
@@ -187,7 +204,7 @@ static di_exit run_request(const run *self, const di_prompt *prompt, di_run_repo
     return code;
 }
 
-static di_exit run_prompt(const run *self, const di_prompt *prompt, size_t index)
+static di_exit run_prompt(run *self, const di_prompt *prompt, size_t index)
 {
     if (prompt->problem != NULL)
         return report_failure(self, index, DI_EXIT_INPUT, prompt->problem);
@@ -216,12 +233,10 @@ static bool can_any_run(const di_prompt_list *list)
     return false;
 }
 
-static di_exit run_all(const run *self, const di_prompt_list *list)
+static di_exit run_all(run *self, const di_prompt_list *list)
 {
     di_exit code = DI_EXIT_OK;
     for (size_t i = 0; i < list->n; i++) {
-        if (i > 0 && !self->args->is_json)
-            putchar('\n');
         code = di_exit_first(code, run_prompt(self, &list->items[i], i));
         if (code == DI_EXIT_PIPE || di_app_interrupted())
             break;
@@ -240,9 +255,6 @@ static di_exit run_with_model(const run_args *args, const di_prompt_list *list)
         return code;
     self.model = model;
     code = di_sampling_args_apply(&args->sampling, model, &self.sampling);
-    /* Scoring the prompt only: its log probabilities are all there is to ask for. */
-    if (self.sampling.max_tokens == 0 && self.sampling.n_logprobs >= 0)
-        self.sampling.prompt_logprobs = true;
     if (code == DI_EXIT_OK) {
         const di_status status = di_engine_create(model, &args->engine.options, &self.engine);
         code = status == DI_OK ? run_all(&self, list) : di_app_fail_status(status, NULL);

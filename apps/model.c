@@ -36,17 +36,19 @@ static bool is_checkpoint(const char *directory)
     return is_there;
 }
 
-/* The small model: beside the build directory that this program lies in, else installed. */
+/* The small model: where it lies seen from this program, built or installed; else where the build
+ * was told to install it. */
 static di_exit shipped_model(char **path)
 {
-    static const char *const in_tree[] = {"models/nano", "tests/golden/tiny"};
+    static const char *const places[] = {"models/nano", "share/deepinfer/models/nano",
+                                         "tests/golden/tiny"};
     char *program = realpath("/proc/self/exe", NULL);
     char *slash = program != NULL ? strrchr(program, '/') : NULL;
     if (slash != NULL)
         *slash = '\0';
     char *found = NULL;
-    for (size_t i = 0; slash != NULL && i < DI_COUNT(in_tree) && found == NULL; i++) {
-        char *candidate = di_app_text("%s/../%s", program, in_tree[i]);
+    for (size_t i = 0; slash != NULL && i < DI_COUNT(places) && found == NULL; i++) {
+        char *candidate = di_app_text("%s/../%s", program, places[i]);
         if (is_checkpoint(candidate))
             found = realpath(candidate, NULL);
         free(candidate);

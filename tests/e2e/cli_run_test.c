@@ -156,6 +156,10 @@ static void max_tokens_0_scores_the_prompt(void **state)
     check_logprob(second);
     assert_int_equal(count(second, "top_logprobs"), 1);
     json_decref(lines);
+    lines = RUN_JSON(0, NULL, "-p", "Yes", "--max-tokens", "1", "--prompt-logprobs");
+    check_logprob(json_array_get(json_object_get(line(lines, 0), "prompt_logprobs"), 1));
+    assert_int_equal(count(line(lines, 0), "logprobs"), 1);
+    json_decref(lines);
 
     di_process process;
     di_process_run_args(&process, "run", "-m", DI_CLI_TINY, "-p", "Your answer: Yes",
@@ -306,9 +310,9 @@ static void biases_are_applied_or_refused(void **state)
     json_decref(plain);
     json_decref(biased);
     free(bias);
-    static const char *const flags[] = {"--logit-bias", "--stop-id"};
-    static const char *const values[] = {"191222=-100", "191222"};
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const flags[] = {"--logit-bias", "--stop-id", "--logprobs"};
+    static const char *const values[] = {"191222=-100", "191222", "191222"};
+    for (size_t i = 0; i < 3; i++) {
         const char *err = NULL;
         json_t *none = RUN_JSON(2, &err, "-p", "x", flags[i], values[i]);
         assert_int_equal(json_array_size(none), 0);
@@ -344,6 +348,13 @@ static void text_is_what_json_says(void **state)
                         "--logit-bias", "67=1000", "--max-tokens", "2");
     assert_int_equal(process.code, 0);
     assert_string_equal(process.out, "<think>\naa\n</think>\n\n<think>\naa\n</think>\n");
+    di_process_free(&process);
+
+    /* An empty line between two texts, none for a prompt that fails. */
+    di_process_run_args(&process, "run", "-m", DI_CLI_TINY, "-p", "", "-p", "x", "-p", "", "-p",
+                        "y", "--logit-bias", "67=1000", "--max-tokens", "2");
+    assert_int_equal(process.code, 3);
+    assert_string_equal(process.out, "aa\n\naa\n");
     di_process_free(&process);
 }
 
@@ -425,7 +436,7 @@ static void a_chat_from_a_pipe(void **state)
         &process);
     assert_int_equal(process.code, 0);
     assert_string_equal(process.out, "bb\n");
-    assert_non_null(strstr(process.err, "1 answers, 2 tokens written"));
+    assert_non_null(strstr(process.err, "answers: 1, tokens written: 2"));
     di_process_free(&process);
     free(load);
 }

@@ -108,7 +108,7 @@ static void ctrl_c_ends_an_answer_not_the_chat(void **state)
     assert_int_equal(kill(process.pid, SIGINT), 0);
     assert_true(di_process_read_until(&process, "deepinfer: stopped"));
     assert_int_equal(write(process.in_fd, "/stats\n", 7), 7);
-    assert_true(di_process_read_until(&process, "1 answers, "));
+    assert_true(di_process_read_until(&process, "answers: 1, "));
     assert_int_equal(kill(process.pid, SIGINT), 0); /* at the prompt */
     assert_true(di_process_read_until(&process, "/exit ends the chat"));
     assert_int_equal(write(process.in_fd, "\004", 1), 1);

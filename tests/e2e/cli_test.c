@@ -169,6 +169,7 @@ static void bad_values_are_named_first(void **state)
         {"--seed", "-1", "--seed: '-1' is not a whole number"},
         {"--seed", "18446744073709551616", "--seed: '18446744073709551616' is out of range"},
         {"--stop", "", "--stop: the text is empty"},
+        {"--stop", "a\xff", "--stop: the text is not UTF-8"},
         {"--stop-id", "x", "--stop-id: 'x' is not a whole number"},
         {"--logprobs", "-1", "--logprobs: '-1' is out of range"},
         {"--threads", "0", "--threads: '0' is out of range"},
