@@ -66,9 +66,9 @@ static void ctrl_c_in_json_is_a_whole_object(void **state)
     di_process_free(&process);
 }
 
-static void ctrl_c_leaves_no_scores(void **state)
+/* On a terminal, to see from its progress that it is under way; 500 tokens one by one. */
+static void start_score(di_process *process)
 {
-    (void)state;
     char ids[4096] = "[0";
     for (int i = 1; i < 500; i++)
         strcat(ids, ", 67");
@@ -76,23 +76,42 @@ static void ctrl_c_leaves_no_scores(void **state)
     di_cli_write("ids.json", ids, strlen(ids));
     char *in = di_cli_expand("{TMP}/ids.json");
     char *out = di_cli_expand("{TMP}/scores.safetensors");
-    di_process process;
-    /* On a terminal, to see from the progress that it is under way. */
-    static const char *args[16];
-    const char *const list[] = {"score", "-m", DI_CLI_TINY, "--token-ids", in,
+    const char *const args[] = {"score", "-m", DI_CLI_TINY, "--token-ids", in,
                                 "-o",    out,  "--prefill", "1",           NULL};
-    memcpy(args, list, sizeof list);
-    di_process_start(&(di_process_options){.args = args, .is_terminal = true}, &process);
-    assert_true(di_process_read_until(&process, " of 500 tokens"));
-    assert_true(di_cli_count("scores.safetensors.tmp") == 1);
+    di_process_start(&(di_process_options){.args = args, .is_terminal = true}, process);
+    free(in);
+    free(out);
+    assert_true(di_process_read_until(process, " of 500 tokens"));
+    assert_int_equal(di_cli_count("scores.safetensors.tmp"), 1);
+}
+
+static void ctrl_c_leaves_no_scores(void **state)
+{
+    (void)state;
+    di_process process;
+    start_score(&process);
     assert_int_equal(kill(process.pid, SIGINT), 0);
     di_process_wait(&process);
     assert_int_equal(process.code, 130);
     assert_non_null(strstr(process.out, "interrupted, nothing written"));
     assert_int_equal(di_cli_count("scores"), 0);
     di_process_free(&process);
-    free(in);
-    free(out);
+}
+
+/* The second signal ends it at once: no last words, and nothing left on the disk. */
+static void a_second_signal_ends_it_at_once(void **state)
+{
+    (void)state;
+    di_process process;
+    start_score(&process);
+    static const int signals[] = {SIGSTOP, SIGINT, SIGTERM, SIGCONT};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        assert_int_equal(kill(process.pid, signals[i]), 0);
+    di_process_wait(&process);
+    assert_true(process.code == 128 + SIGINT || process.code == 128 + SIGTERM);
+    assert_null(strstr(process.out, "interrupted"));
+    assert_int_equal(di_cli_count("scores"), 0);
+    di_process_free(&process);
 }
 
 static void ctrl_c_ends_an_answer_not_the_chat(void **state)
@@ -202,6 +221,7 @@ int main(void)
         cmocka_unit_test(ctrl_c_prints_what_there_is),
         cmocka_unit_test(ctrl_c_in_json_is_a_whole_object),
         cmocka_unit_test(ctrl_c_leaves_no_scores),
+        cmocka_unit_test(a_second_signal_ends_it_at_once),
         cmocka_unit_test(ctrl_c_ends_an_answer_not_the_chat),
         cmocka_unit_test(a_reader_that_leaves_ends_it_in_silence),
         cmocka_unit_test(a_full_disk_is_an_error),
