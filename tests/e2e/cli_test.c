@@ -368,7 +368,7 @@ static void inspect_refuses_damaged_files(void **state)
         {"no tensor",
          {"inspect", "{DATA}/cases/bugs/L01/good.safetensors", "--tensor", "none"},
          NULL,
-         2,
+         3,
          "",
          "none"},
         {"model", {"inspect", "{TINY}"}, NULL, 0, "1280", NULL},
