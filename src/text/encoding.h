@@ -21,7 +21,7 @@ typedef struct di_chat_prompt {
     di_buf text;
     /* Where the text is not the template's own: what users, tools, the system and earlier answers
      * wrote, tool names, schemas and arguments. Special tokens must not be recognised in there.
-     * Sorted, not overlapping, not touching, none empty. */
+     * Sorted, template text between them, none empty. */
     di_text_span *content;
     size_t n_content;
     size_t content_cap;

@@ -528,6 +528,8 @@ static void strict_refusals(void **state)
          "completion, byte 20: wanted a newline and <｜DSML｜ invoke or </｜DSML｜ calls>"},
         {"chat", "\n\n" CALLS "\n" INVOKE("f") "\n" INVOKE_END,
          "completion, byte 71: found the end within the tool calls"},
+        {"chat", "\n\n" CALLS "\n<｜DSML｜ invoke name=\"f\">" INVOKE_END "\n" CALLS_END EOS,
+         "completion, byte 39: wanted name=\"...\"> and a newline in an invoke"},
         {"chat", "\n\n" CALLS "\n" INVOKE("a::b::c") "\n" INVOKE_END "\n" CALLS_END EOS,
          "completion: found a tool name with two \"::\", wanted at most one"},
     };
