@@ -443,12 +443,14 @@ static void tasks_and_reminders(void **state)
         DI_CHAT_BOS EFFORT75 "<｜User｜>q<｜Assistant｜><think><｜action｜>Search" DI_CHAT_EOS
                              "</think>" DI_CHAT_EOS "<｜title｜>");
     /* a user message with a task takes no further text, only results */
-    assert_prompt("[{\"role\": \"user\", \"content\": \"a\", \"task\": \"query\"}, {\"role\": \"user\", "
-                  "\"content\": \"b\"}]",
-                  DI_CHAT_BOS "<｜User｜>a<｜User｜>b<｜Assistant｜></think>");
-    assert_prompt("[{\"role\": \"user\", \"content\": \"a\", \"task\": \"query\"}, {\"role\": \"tool\", "
-                  "\"content\": \"b\"}]",
-                  DI_CHAT_BOS "<｜User｜>a\n\n<tool_result>b</tool_result><｜query｜>");
+    assert_prompt(
+        "[{\"role\": \"user\", \"content\": \"a\", \"task\": \"query\"}, {\"role\": \"user\", "
+        "\"content\": \"b\"}]",
+        DI_CHAT_BOS "<｜User｜>a<｜User｜>b<｜Assistant｜></think>");
+    assert_prompt(
+        "[{\"role\": \"user\", \"content\": \"a\", \"task\": \"query\"}, {\"role\": \"tool\", "
+        "\"content\": \"b\"}]",
+        DI_CHAT_BOS "<｜User｜>a\n\n<tool_result>b</tool_result><｜query｜>");
     /* a reminder after a user message: the header comes before it */
     assert_prompt(
         "[{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"latest_reminder\", \"content\": "
