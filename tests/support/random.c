@@ -82,7 +82,7 @@ static float draw(di_rng *rng, di_pattern pattern)
         return di_f32_from_bits((uint32_t)di_rng_below(rng, 2) << 31 |
                                 (uint32_t)di_rng_below(rng, 128) << 16);
     case DI_PATTERN_HUGE:
-        return di_rng_normal(rng) * 0x1p60f;
+        return di_rng_normal(rng) * 0x1p50f;
     case DI_PATTERN_TIES:
         return (float)di_rng_between(rng, -2, 2) * 0.5f;
     default:

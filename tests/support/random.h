@@ -30,7 +30,7 @@ typedef enum di_pattern {
     DI_PATTERN_WIDE,      /* signs and magnitudes 2^-20 .. 2^20 */
     DI_PATTERN_ZERO,      /* all +0 or -0 */
     DI_PATTERN_SUBNORMAL, /* smaller than 2^-126 */
-    DI_PATTERN_HUGE,      /* about 2^60: squares and products stay finite in double */
+    DI_PATTERN_HUGE,      /* about 2^50: sums of squares and of products stay finite */
     DI_PATTERN_TIES,      /* few distinct values, many equal */
     DI_N_PATTERNS
 } di_pattern;
