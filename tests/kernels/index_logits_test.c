@@ -1,0 +1,119 @@
+/* index_logits against model spec 4.4: bf16 after every step, the steps in double precision. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "compare.h"
+#include "kernel_case.h"
+#include "base/checked.h"
+#include "kernels/index_logits/index_logits.h"
+#include "paged_store.h"
+
+typedef struct shape {
+    int64_t n_heads, dim;
+    int32_t block_len;
+    int32_t n_visible[4]; /* one row each */
+} shape;
+
+static const shape shapes[] = {
+    {1, 32, 4, {1, 0, 7, 3}},
+    {4, 64, 64, {63, 64, 65, 200}},
+    {3, 96, 32, {129, 5, 128, 0}},
+    {32, 128, 64, {70, 1, 2, 33}},
+};
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0], N_ROWS = 4 };
+
+static double bf16(double x)
+{
+    return (double)di_round_bf16((float)x);
+}
+
+static void expect(const di_kernel_case *c, const di_index_logits_args *a, int64_t row, int64_t j)
+{
+    double sum = 0, mass = 0, flips = 0;
+    for (int64_t head = 0; head < a->n_heads; head++) {
+        const di_bf16 *q = a->q + (row * a->n_heads + head) * a->dim;
+        double dot = 0, dot_mass = 0;
+        for (int64_t i = 0; i < a->dim; i++) {
+            const double term = (double)di_bf16_to_f32(q[i]) *
+                                di_paged_value(&a->keys, DI_ENTRY_Q4I, a->block_tables[row], j, i);
+            dot += term;
+            dot_mass += fabs(term);
+        }
+        const double w =
+            bf16((double)di_bf16_to_f32(a->w[row * a->n_heads + head]) * (double)a->w_scale);
+        /* where the sum's error straddles a rounding boundary either side is right */
+        const double slack = di_sum_slack(a->dim, dot_mass) + (double)a->dim * 0x1p-149;
+        const double low = bf16(fmax(bf16(dot - slack), 0) * w);
+        const double high = bf16(fmax(bf16(dot + slack), 0) * w);
+        const double term = bf16(fmax(bf16(dot), 0) * w);
+        sum += term;
+        mass += fabs(term);
+        flips += fmax(fabs(low - term), fabs(high - term));
+    }
+    const int64_t at = row * a->max_visible + j;
+    di_expect_bf16(c->what, at, a->scores[at], sum,
+                   flips + (double)a->n_heads * (0x1p-24 * mass + 0x1p-149));
+}
+
+static void check(const shape *s, di_pattern pattern)
+{
+    enum { N_BLOCKS = 70 };
+    di_kernel_case c = di_case_new(DI_OP_index_logits, "index_logits, %d heads of %d, %s",
+                                   (int)s->n_heads, (int)s->dim, di_pattern_name(pattern));
+    di_rng rng = di_rng_named(c.what);
+    int64_t most = 1;
+    for (int i = 0; i < N_ROWS; i++)
+        most = di_max_i64(most, s->n_visible[i]);
+    di_bf16 *q = di_case_input(&c, N_ROWS * s->n_heads * s->dim, sizeof *q);
+    di_bf16 *w = di_case_input(&c, N_ROWS * s->n_heads, sizeof *w);
+    int32_t *n_visible = di_case_input(&c, N_ROWS, sizeof *n_visible);
+    di_bf16 *scores = di_case_output(&c, N_ROWS * most, DI_BF16);
+    di_fill_bf16(&rng, pattern, q, N_ROWS * s->n_heads * s->dim);
+    di_fill_bf16(&rng, DI_PATTERN_NORMAL, w, N_ROWS * s->n_heads);
+    memcpy(n_visible, s->n_visible, sizeof s->n_visible);
+    const int32_t *tables[N_ROWS];
+    const di_paged keys = di_paged_random(&c, &rng, DI_ENTRY_Q4I, s->dim, s->block_len, N_BLOCKS);
+    for (int i = 0; i < N_ROWS; i++)
+        tables[i] =
+            di_block_table_random(&c, &rng, di_ceil_div(s->n_visible[i], s->block_len), N_BLOCKS);
+    const di_index_logits_args args = {
+        .q = q,
+        .w = w,
+        .w_scale = (float)(1 / sqrt((double)s->dim) / sqrt((double)s->n_heads)),
+        .keys = keys,
+        .block_tables = tables,
+        .n_visible = n_visible,
+        .scores = scores,
+        .n_heads = s->n_heads,
+        .dim = s->dim,
+        .max_visible = most};
+    di_case_run(&c, &args, N_ROWS * di_ceil_div(most, DI_INDEX_TILE));
+    for (int64_t row = 0; row < N_ROWS; row++) {
+        for (int64_t j = 0; j < most; j++) {
+            if (j < n_visible[row])
+                expect(&c, &args, row, j);
+            else /* what no query sees is not written */
+                assert_int_equal(scores[row * most + j], 0xffff);
+        }
+    }
+    di_case_free(&c);
+}
+
+static void scores(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++)
+        for (int p = 0; p < DI_N_PATTERNS; p++)
+            check(&shapes[i], (di_pattern)p);
+}
+
+int main(int argc, char **argv)
+{
+    di_rng_start(argc, argv);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scores)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
