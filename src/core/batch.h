@@ -13,6 +13,7 @@ enum { DI_MAX_KV_GROUPS = 3 };
 typedef struct di_batch_seq {
     const int32_t *block_tables[DI_MAX_KV_GROUPS];
     const int32_t *engram_ids; /* [context_len]: compressed token ids from position 0 */
+    int32_t window_floor;      /* positions below it are in no window (after a replay), else 0 */
     float *compressor_state;   /* [n ratio-2 sources, 2, head_dim]: k and gate of a pending token;
                                   valid iff the sequence's first row has an odd position; updated */
 } di_batch_seq;

@@ -122,6 +122,7 @@ static void fill_work(const di_runner *r, const di_work *work, int32_t index, in
     a->cu_seqlens_q[index + 1] = batch->n_rows;
     di_batch_seq *s = &a->seqs[index];
     *s = (di_batch_seq){.engram_ids = seq->engram_ids.data,
+                        .window_floor = (int32_t)seq->kv.window_floor,
                         .compressor_state = seq->kv.compressor_state};
     for (int g = 0; g < r->kv.layout.n_groups; g++)
         s->block_tables[g] = seq->kv.tables[g];

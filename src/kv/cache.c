@@ -1,26 +1,38 @@
 #include "kv/cache.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/checked.h"
 
-di_status di_kv_cache_init(const di_config *config, const int64_t *n_blocks, di_kv_cache *out)
+di_status di_kv_cache_init_dry(const di_config *config, const int64_t *n_blocks, di_kv_cache *out)
 {
     di_kv_cache cache = {.window_len = config->sliding_window, .head_dim = config->head_dim};
     di_kv_layout_init(config, &cache.layout);
     for (int g = 0; g < cache.layout.n_groups; g++) {
-        di_kv_pool *pool = &cache.pools[g];
-        pool->n_blocks = n_blocks[g];
+        const di_status status = di_block_pool_init(&cache.pools[g], g, n_blocks[g]);
+        if (status != DI_OK) {
+            di_kv_cache_free(&cache);
+            return status;
+        }
+    }
+    *out = cache;
+    return DI_OK;
+}
+
+di_status di_kv_cache_init(const di_config *config, const int64_t *n_blocks, di_kv_cache *out)
+{
+    di_kv_cache cache;
+    DI_TRY(di_kv_cache_init_dry(config, n_blocks, &cache));
+    for (int g = 0; g < cache.layout.n_groups; g++) {
         /* calloc of this size maps fresh zero pages: they cost nothing until written. */
-        pool->data = calloc((size_t)n_blocks[g], (size_t)cache.layout.groups[g].block_bytes);
-        pool->free = calloc((size_t)n_blocks[g], sizeof *pool->free);
-        if (!pool->data || !pool->free) {
+        const size_t n = (size_t)(n_blocks[g] ? n_blocks[g] : 1);
+        cache.data[g] = calloc(n, (size_t)cache.layout.groups[g].block_bytes);
+        if (!cache.data[g]) {
             di_kv_cache_free(&cache);
             return di_fail_memory(n_blocks[g] * cache.layout.groups[g].block_bytes, "the KV cache");
         }
-        for (int64_t i = 0; i < n_blocks[g]; i++) /* lowest id on top */
-            pool->free[pool->n_free++] = (int32_t)(n_blocks[g] - 1 - i);
     }
     *out = cache;
     return DI_OK;
@@ -29,9 +41,10 @@ di_status di_kv_cache_init(const di_config *config, const int64_t *n_blocks, di_
 void di_kv_cache_free(di_kv_cache *cache)
 {
     for (int g = 0; g < cache->layout.n_groups; g++) {
-        free(cache->pools[g].data);
-        free(cache->pools[g].free);
+        di_block_pool_free(&cache->pools[g]);
+        free(cache->data[g]);
     }
+    free(cache->copies);
     *cache = (di_kv_cache){.window_len = 0};
 }
 
@@ -50,7 +63,7 @@ di_paged_out di_kv_cache_store(const di_kv_cache *cache, int layer, di_kv_store 
         offset += group->n_layers * n_blocks * group->block_len *
                   di_kv_entry_bytes(layout, DI_KV_COMPRESSED);
     return (di_paged_out){
-        .data = cache->pools[g].data + offset,
+        .data = cache->data[g] + offset,
         .block_bytes = block_bytes,
         .scales_offset = (int64_t)group->block_len * entry->code_bytes,
         .block_len = group->block_len,
@@ -78,8 +91,7 @@ di_status di_kv_seq_init(const di_kv_cache *cache, di_kv_seq *out)
 
 static void give_back(di_kv_cache *cache, di_kv_seq *seq, int group, int64_t block)
 {
-    di_kv_pool *pool = &cache->pools[group];
-    pool->free[pool->n_free++] = seq->tables[group][block];
+    di_block_pool_unref(&cache->pools[group], seq->tables[group][block]);
     seq->tables[group][block] = -1;
 }
 
@@ -94,41 +106,146 @@ void di_kv_seq_release(di_kv_cache *cache, di_kv_seq *seq)
     *seq = (di_kv_seq){.len = 0};
 }
 
+/* First logical block that rows from `len` on still see. */
+static int64_t first_seen(const di_kv_cache *cache, const di_kv_seq *seq, int group)
+{
+    if (!cache->layout.groups[group].is_window)
+        return 0;
+    const int64_t oldest = di_max_i64(0, seq->len - cache->window_len + 1);
+    return di_min_i64(oldest / DI_KV_BLOCK_TOKENS, seq->n_blocks);
+}
+
+/* Whether the next token goes into a block that others own too. */
+static bool must_copy_last(const di_kv_cache *cache, const di_kv_seq *seq, int group)
+{
+    if (seq->len % DI_KV_BLOCK_TOKENS == 0 || seq->len < seq->write_floor)
+        return false;
+    const int32_t last = seq->tables[group][seq->n_blocks - 1];
+    return cache->pools[group].blocks[last].n_owners > 1;
+}
+
+int64_t di_kv_seq_blocks_needed(const di_kv_cache *cache, const di_kv_seq *seq, int group,
+                                int64_t new_len)
+{
+    if (new_len <= seq->len)
+        return 0;
+    const int64_t n_blocks = di_ceil_div(new_len, DI_KV_BLOCK_TOKENS);
+    return di_max_i64(0, n_blocks - seq->n_blocks) + must_copy_last(cache, seq, group);
+}
+
 static void drop_left_window(di_kv_cache *cache, di_kv_seq *seq)
 {
-    const int64_t oldest = di_max_i64(0, seq->len - cache->window_len + 1); /* row `len` sees it */
     for (int g = 0; g < cache->layout.n_groups; g++)
-        while (cache->layout.groups[g].is_window && seq->first_block[g] < seq->n_blocks &&
-               (seq->first_block[g] + 1) * DI_KV_BLOCK_TOKENS <= oldest)
+        while (seq->first_block[g] < first_seen(cache, seq, g))
             give_back(cache, seq, g, seq->first_block[g]++);
+}
+
+/* Room in the tables and in the list of copies, so that the rest cannot fail. */
+static di_status make_room(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
+{
+    const int64_t n_blocks = di_ceil_div(new_len, DI_KV_BLOCK_TOKENS);
+    DI_TRY(DI_GROW(&cache->copies, &cache->copies_cap, cache->n_copies + DI_MAX_KV_GROUPS));
+    for (int g = 0; g < cache->layout.n_groups; g++) {
+        const int64_t need = di_kv_seq_blocks_needed(cache, seq, g, new_len);
+        const int64_t available = di_block_pool_available(&cache->pools[g]);
+        if (need > available)
+            return di_fail(DI_ERR_MEMORY,
+                           "KV cache full: wanted %lld blocks of %d tokens, %lld available",
+                           (long long)need, DI_KV_BLOCK_TOKENS, (long long)available);
+        DI_TRY(DI_GROW(&seq->tables[g], &seq->table_caps[g], (size_t)n_blocks));
+    }
+    return DI_OK;
+}
+
+static void own_last_block(di_kv_cache *cache, di_kv_seq *seq, int group)
+{
+    int32_t *last = &seq->tables[group][seq->n_blocks - 1];
+    const int32_t fresh = di_block_pool_take(&cache->pools[group]);
+    cache->copies[cache->n_copies++] = (di_kv_copy){group, *last, fresh};
+    di_block_pool_unref(&cache->pools[group], *last);
+    *last = fresh;
 }
 
 di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
 {
     drop_left_window(cache, seq);
+    DI_TRY(make_room(cache, seq, new_len));
+    if (new_len <= seq->len)
+        return DI_OK;
     const int64_t n_blocks = di_ceil_div(new_len, DI_KV_BLOCK_TOKENS);
-    const int64_t extra = n_blocks - seq->n_blocks;
     for (int g = 0; g < cache->layout.n_groups; g++) {
-        if (extra > cache->pools[g].n_free)
-            return di_fail(DI_ERR_MEMORY,
-                           "KV cache full: wanted %lld blocks of %d tokens, %lld free",
-                           (long long)extra, DI_KV_BLOCK_TOKENS, (long long)cache->pools[g].n_free);
-        DI_TRY(DI_GROW(&seq->tables[g], &seq->table_caps[g], (size_t)n_blocks));
-    }
-    for (int g = 0; g < cache->layout.n_groups; g++) {
-        di_kv_pool *pool = &cache->pools[g];
+        if (must_copy_last(cache, seq, g))
+            own_last_block(cache, seq, g);
         for (int64_t b = seq->n_blocks; b < n_blocks; b++)
-            seq->tables[g][b] = pool->free[--pool->n_free];
+            seq->tables[g][b] = di_block_pool_take(&cache->pools[g]);
     }
     seq->n_blocks = di_max_i64(seq->n_blocks, n_blocks);
     seq->len = new_len;
     return DI_OK;
 }
 
+di_status di_kv_seq_fork(di_kv_cache *cache, const di_kv_seq *seq, di_kv_seq *out)
+{
+    di_kv_seq fork;
+    DI_TRY(di_kv_seq_init(cache, &fork));
+    for (int g = 0; g < cache->layout.n_groups; g++) {
+        const di_status status =
+            DI_GROW(&fork.tables[g], &fork.table_caps[g], (size_t)seq->n_blocks);
+        if (status != DI_OK) {
+            di_kv_seq_release(cache, &fork);
+            return status;
+        }
+    }
+    for (int g = 0; g < cache->layout.n_groups; g++) {
+        fork.first_block[g] = seq->first_block[g];
+        for (int64_t b = 0; b < seq->n_blocks; b++) {
+            fork.tables[g][b] = seq->tables[g][b];
+            if (b >= seq->first_block[g])
+                di_block_pool_ref(&cache->pools[g], seq->tables[g][b]);
+        }
+    }
+    fork.len = seq->len;
+    fork.n_blocks = seq->n_blocks;
+    fork.n_registered = seq->n_registered;
+    fork.chain = seq->chain;
+    fork.write_floor = seq->write_floor;
+    fork.window_floor = seq->window_floor;
+    *out = fork;
+    return DI_OK;
+}
+
+/* A pool's stores: every layer's compressed blocks, then every layer's index blocks. */
+static void copy_in_store(uint8_t *store, int64_t n_layers, int64_t n_blocks, int64_t block_bytes,
+                          const di_kv_copy *copy)
+{
+    for (int64_t layer = 0; layer < n_layers; layer++) {
+        uint8_t *blocks = store + layer * n_blocks * block_bytes;
+        memcpy(blocks + copy->to * block_bytes, blocks + copy->from * block_bytes,
+               (size_t)block_bytes);
+    }
+}
+
+void di_kv_cache_copy_block(const di_kv_cache *cache, const di_kv_copy *copy)
+{
+    const di_kv_group *group = &cache->layout.groups[copy->group];
+    const int64_t n_blocks = cache->pools[copy->group].n_blocks;
+    uint8_t *data = cache->data[copy->group];
+    if (group->is_window) {
+        copy_in_store(data, group->n_layers, n_blocks,
+                      group->block_len * di_kv_entry_bytes(&cache->layout, DI_KV_WINDOW), copy);
+        return;
+    }
+    const int64_t compressed =
+        group->block_len * di_kv_entry_bytes(&cache->layout, DI_KV_COMPRESSED);
+    copy_in_store(data, group->n_layers, n_blocks, compressed, copy);
+    copy_in_store(data + group->n_layers * n_blocks * compressed, group->n_layers, n_blocks,
+                  group->block_len * di_kv_entry_bytes(&cache->layout, DI_KV_INDEX), copy);
+}
+
 int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group, int64_t position)
 {
     const di_kv_group *g = &cache->layout.groups[group];
-    if ((position + 1) % g->ratio != 0)
+    if ((position + 1) % g->ratio != 0 || (!g->is_window && position < seq->write_floor))
         return -1;
     return di_paged_slot(seq->tables[group], g->block_len, position / g->ratio);
 }

@@ -1,24 +1,29 @@
 /* Paged KV cache: a pool of blocks per group, and sequences that own blocks through block tables.
- * Used by one thread. */
+ * Blocks may be shared: by samples of one prompt (di_kv_seq_fork) and through the prefix cache
+ * (kv/prefix_cache.h). A block is written only while it has one owner. Used by one thread. */
 #ifndef DI_KV_CACHE_H
 #define DI_KV_CACHE_H
 
 #include "base/status.h"
 #include "kernels/paged.h"
+#include "kv/block_pool.h"
 #include "kv/layout.h"
 
-typedef struct di_kv_pool {
-    uint8_t *data; /* stores one after another; see di_kv_cache_store */
-    int64_t n_blocks;
-    int32_t *free; /* stack of free block ids */
-    int64_t n_free;
-} di_kv_pool;
+/* Content that must be copied from one block to another before the next pass (copy-on-write). */
+typedef struct di_kv_copy {
+    int group;
+    int32_t from, to;
+} di_kv_copy;
 
 typedef struct di_kv_cache {
     di_kv_layout layout;
     int64_t window_len; /* sliding_window */
     int64_t head_dim;
-    di_kv_pool pools[DI_MAX_KV_GROUPS];
+    di_block_pool pools[DI_MAX_KV_GROUPS];
+    uint8_t *data[DI_MAX_KV_GROUPS]; /* per group its stores one after another (di_kv_cache_store);
+                                        NULL: bookkeeping only, for tests without a model */
+    di_kv_copy *copies;              /* taken and cleared by whoever makes the next pass */
+    size_t n_copies, copies_cap;
 } di_kv_cache;
 
 /* What one sequence owns. Block tables map logical block (position / DI_KV_BLOCK_TOKENS) to block
@@ -30,26 +35,43 @@ typedef struct di_kv_seq {
     int64_t n_blocks;                      /* logical blocks, the same in every group */
     int64_t first_block[DI_MAX_KV_GROUPS]; /* first logical block still owned */
     float *compressor_state;               /* [n_compressors, 2, head_dim] */
+    int64_t write_floor;  /* tokens below it have shared compressed entries: never written again */
+    int64_t window_floor; /* positions below it are in no window (after a replay), else 0 */
+    int64_t n_registered; /* logical blocks the prefix cache has been told of, from the first */
+    uint64_t chain;       /* identity of the last of them (prefix_cache.h) */
 } di_kv_seq;
 
 /* n_blocks [n_groups]: size of each pool. Memory is reserved, not touched. */
 DI_WARN_UNUSED di_status di_kv_cache_init(const di_config *config, const int64_t *n_blocks,
                                           di_kv_cache *out);
+/* The same without memory for entries. */
+DI_WARN_UNUSED di_status di_kv_cache_init_dry(const di_config *config, const int64_t *n_blocks,
+                                              di_kv_cache *out);
 void di_kv_cache_free(di_kv_cache *cache);
 
 /* The paged store of a layer: of its window, or of a KV source's compressed entries or index keys.
  */
 di_paged_out di_kv_cache_store(const di_kv_cache *cache, int layer, di_kv_store store);
 di_paged di_kv_cache_view(const di_kv_cache *cache, int layer, di_kv_store store);
+/* Copies a block's entries of all layers and stores. */
+void di_kv_cache_copy_block(const di_kv_cache *cache, const di_kv_copy *copy);
 
 DI_WARN_UNUSED di_status di_kv_seq_init(const di_kv_cache *cache, di_kv_seq *out);
-/* Gives all blocks back and frees the tables. */
+/* Gives all blocks back, the newest first, and frees the tables. */
 void di_kv_seq_release(di_kv_cache *cache, di_kv_seq *seq);
-/* Gives the sequence places for tokens up to new_len: first drops window blocks no row from `len`
- * on can see, then takes blocks. On DI_ERR_MEMORY (pool empty) the sequence keeps its old length.
+/* Blocks that extending to new_len takes from a group (after the window's left blocks are dropped).
  */
+int64_t di_kv_seq_blocks_needed(const di_kv_cache *cache, const di_kv_seq *seq, int group,
+                                int64_t new_len);
+/* Gives the sequence places for tokens up to new_len: first drops window blocks no row from `len`
+ * on can see, then makes a shared last block its own (a copy is noted in cache->copies), then takes
+ * blocks. On DI_ERR_MEMORY (a pool has too few) the sequence keeps its length. */
 DI_WARN_UNUSED di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len);
-/* Slot of the entry that the token at `position` completes in a group, or -1. */
+/* Slot of the entry that the token at `position` completes in a group; -1 if it completes none or
+ * the entry is not to be written. */
 int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group, int64_t position);
+/* *out shares all blocks of seq; its compressor state is uninitialised: the caller copies it in
+ * order with the passes. */
+DI_WARN_UNUSED di_status di_kv_seq_fork(di_kv_cache *cache, const di_kv_seq *seq, di_kv_seq *out);
 
 #endif

@@ -57,6 +57,7 @@ static void attend(di_pass *pass, int layer, const di_bf16 *q, di_bf16 *out)
         .window_tables = pass->tables[0],
         .positions = pass->batch->positions,
         .window_len = c->sliding_window,
+        .window_floors = pass->window_floors,
         .index_stride = c->index_topk,
         .scratch = pass->attention_scratch,
         .scratch_stride = pass->attention_scratch_stride,

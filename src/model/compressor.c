@@ -18,7 +18,7 @@ static di_status list_groups(di_pass *pass, int ratio, int group, group_list *ou
     DI_TRY(DI_PASS_NEW(pass, b->n_rows, &out->positions));
     DI_TRY(DI_PASS_NEW(pass, b->n_rows, &out->slots));
     for (int32_t row = 0; row < b->n_rows; row++) {
-        if (b->slots[group][row] < 0)
+        if ((b->positions[row] + 1) % ratio != 0)
             continue;
         out->positions[out->n] = b->positions[row] + 1 - ratio;
         out->slots[out->n++] = b->slots[group][row];

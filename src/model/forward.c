@@ -125,9 +125,13 @@ static int64_t attention_scratch_floats(const di_config *c)
     return (c->sliding_window + c->index_topk) * (c->head_dim + 1);
 }
 
-static di_status map_block_tables(di_pass *pass)
+/* What a row needs of its sequence, by row. */
+static di_status spread_sequences(di_pass *pass)
 {
     const di_batch *b = pass->batch;
+    DI_TRY(DI_PASS_NEW(pass, b->n_rows, &pass->window_floors));
+    for (int32_t row = 0; row < b->n_rows; row++)
+        pass->window_floors[row] = b->seqs[b->row_seq[row]].window_floor;
     for (int g = 0; g < pass->kv->layout.n_groups; g++) {
         DI_TRY(DI_PASS_NEW(pass, b->n_rows, &pass->tables[g]));
         for (int32_t row = 0; row < b->n_rows; row++)
@@ -151,7 +155,7 @@ di_status di_forward_begin(di_pass *pass)
     DI_TRY(DI_PASS_NEW(pass, pass->attention_scratch_stride * di_pool_n_threads(pass->pool),
                        &pass->attention_scratch));
     pass->candidates = NULL;
-    DI_TRY(map_block_tables(pass));
+    DI_TRY(spread_sequences(pass));
     DI_TRY(di_rope_angles_init(pass, net->rope_plain, b->positions, n, &pass->plain));
     DI_TRY(di_rope_angles_init(pass, net->rope_compressed, b->positions, n, &pass->compressed));
     for (int64_t row = 0; row < n; row++)

@@ -44,6 +44,7 @@ struct di_pass {
     float *pre;                               /* [n_rows, hc]: the running collapse weights */
     di_rope_angles plain, compressed;         /* of the rows' positions */
     const int32_t **tables[DI_MAX_KV_GROUPS]; /* [n_rows]: each row's block table */
+    int32_t *window_floors;                   /* [n_rows] */
     int32_t *n_visible;                       /* [n_rows] scratch of index sources */
     int32_t *topk, *topk_counts; /* [n_rows, index_topk], [n_rows]: of the last index source */
     uint8_t *candidates;         /* [n_rows, candidate_stride], or NULL before its source */

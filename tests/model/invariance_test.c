@@ -312,7 +312,7 @@ static void poison_step_memory(di_runner *runner)
 static void poison_cache(di_runner *runner)
 {
     for (int g = 0; g < runner->kv.layout.n_groups; g++)
-        memset(runner->kv.pools[g].data, 0xff,
+        memset(runner->kv.data[g], 0xff,
                (size_t)(runner->kv.pools[g].n_blocks * runner->kv.layout.groups[g].block_bytes));
 }
 

@@ -74,8 +74,8 @@ static void stores_cover_the_pools_without_overlap(void **state)
         const int64_t bytes = N_BLOCKS * cache.layout.groups[g].block_bytes;
         n_pool_bytes += bytes;
         for (int64_t i = 0; i < bytes; i++)
-            if (cache.pools[g].data[i] != 1)
-                fail_msg("group %d: byte %d is in %d entries", g, (int)i, cache.pools[g].data[i]);
+            if (cache.data[g][i] != 1)
+                fail_msg("group %d: byte %d is in %d entries", g, (int)i, cache.data[g][i]);
     }
     assert_int_equal(n_bytes, n_pool_bytes);
     di_kv_cache_free(&cache);
@@ -177,7 +177,7 @@ static void a_full_pool_leaves_the_sequence_as_it_was(void **state)
     for (int g = 0; g < cache.layout.n_groups; g++)
         memcpy(before[g], a.tables[g], sizeof before[g]);
     assert_int_equal(di_kv_seq_extend(&cache, &a, 64 * 5 + 1), DI_ERR_MEMORY);
-    assert_string_equal(di_last_error(), "KV cache full: wanted 3 blocks of 64 tokens, 1 free");
+    assert_string_equal(di_last_error(), "KV cache full: wanted 3 blocks of 64 tokens, 1 available");
     assert_int_equal(di_kv_seq_extend(&cache, &b, 65), DI_ERR_MEMORY);
     assert_int_equal(b.len, 0);
     assert_int_equal(b.n_blocks, 0);
@@ -224,8 +224,9 @@ static void check_ownership(const di_kv_cache *cache, const naive_seq *seqs)
             for (int64_t b = seq->first_block[g]; b < seq->n_blocks; b++)
                 n_owners[seq->tables[g][b]]++;
         }
-        for (int64_t i = 0; i < cache->pools[g].n_free; i++)
-            n_owners[cache->pools[g].free[i]]++;
+        const di_block_pool *pool = &cache->pools[g];
+        for (int32_t b = pool->first_free; b >= 0; b = pool->blocks[b].next)
+            n_owners[b]++;
         for (int b = 0; b < N_POOL_BLOCKS; b++)
             assert_int_equal(n_owners[b], 1);
     }

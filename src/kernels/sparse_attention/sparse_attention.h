@@ -19,6 +19,7 @@ typedef struct di_sparse_attention_args {
     const int32_t *const *window_tables; /* [n_rows] block tables */
     const int32_t *positions;            /* [n_rows] of the queries */
     int64_t window_len;                  /* keys: positions max(0, t - window_len + 1) .. t */
+    const int32_t *window_floors;        /* [n_rows]: no window key below it; or NULL */
 
     di_paged compressed;                     /* Q4kv entries; unused if indices is NULL */
     const int32_t *const *compressed_tables; /* [n_rows] */

@@ -29,7 +29,8 @@ static int64_t gather_keys(const di_sparse_attention_args *a, int64_t row, float
 {
     const int64_t last = a->positions[row];
     int64_t n = 0;
-    for (int64_t t = di_max_i64(0, last - a->window_len + 1); t <= last; t++) {
+    const int64_t floor = a->window_floors ? a->window_floors[row] : 0;
+    for (int64_t t = di_max_i64(floor, last - a->window_len + 1); t <= last; t++) {
         const int64_t slot = di_paged_slot(a->window_tables[row], a->window.block_len, t);
         decode_q8(&a->window, slot, a->head_dim, keys + n++ * a->head_dim);
     }
