@@ -66,12 +66,21 @@ DI_API const char *di_version(void); /* "0.1.0" */
 typedef struct di_options {
     /* Everything 0 or NULL means: the DEEPINFER_* environment variable if set, else the default.
      * `deepinfer config` prints the effective values; docs/options.md lists them. */
-    const char *accelerator; /* "cpu" (default), "nvidia"; anything else is refused */
-    int n_threads;           /* CPU worker threads; default: the CPUs this process may run on */
-    int max_step_tokens;     /* most tokens of one forward pass = the prefill chunk; default 512 */
-    int64_t max_context_len; /* tokens a sequence may have; default: the config's limit */
-    const char *isa;         /* highest CPU kernel level to use, e.g. "ref"; default: the best */
-    const char *kernels;     /* "op=kernel,op=kernel": forces kernels, for bisecting */
+    const char *accelerator;  /* "cpu" (default), "nvidia"; anything else is refused */
+    int n_threads;            /* CPU worker threads; default: the CPUs this process may run on */
+    int max_step_tokens;      /* most tokens of one forward pass = the prefill chunk; default 512 */
+    int64_t max_context_len;  /* tokens a sequence may have; default: the config's limit */
+    int max_seqs;             /* most sequences running at once; default 256 */
+    int64_t kv_cache_bytes;   /* KV-cache budget; default: an eighth of this machine's memory, and
+                                 room   for one sequence of max_context_len in any case */
+    const char *prefix_cache; /* "exact" (default): a prompt's beginning that was computed before is
+                                 not computed again, with equal bits; "replay": more hits, whose
+                                 window is rebuilt approximately; "off" */
+    const char *async_scheduling; /* "on" (default): a step is scheduled while the last one runs */
+    const char *batch_invariant; /* "on" (default): results do not depend on the batch. "off" allows
+                                    faster kernels that do; this build's CPU kernels all are */
+    const char *isa;     /* highest CPU kernel level to use, e.g. "ref"; default: the best */
+    const char *kernels; /* "op=kernel,op=kernel": forces kernels, for bisecting */
 } di_options;
 
 /* -------------------------------------------------------------------------------------- model */
@@ -117,6 +126,7 @@ typedef struct di_sampling_params {
     double frequency_penalty;  /* -2 .. 2; over the output */
     const di_logit_bias *logit_bias;
     size_t n_logit_bias;
+    int32_t n; /* samples of this prompt, 1 .. 128; each has its own noise */
     bool has_seed;
     uint64_t seed;      /* without has_seed a fresh one is drawn and reported in the result */
     int64_t max_tokens; /* most new tokens; 0 = only score the prompt, -1 = up to the limit */
@@ -133,7 +143,7 @@ typedef struct di_sampling_params {
 
 #define DI_SAMPLING_PARAMS_INIT                                                                    \
     {                                                                                              \
-        .temperature = 1.0, .top_p = 1.0, .repetition_penalty = 1.0, .max_tokens = -1,             \
+        .temperature = 1.0, .top_p = 1.0, .repetition_penalty = 1.0, .n = 1, .max_tokens = -1,     \
         .n_logprobs = -1                                                                           \
     }
 
@@ -148,6 +158,8 @@ typedef struct di_request {
     const char *messages_json; /* chat: a JSON array of messages, or an object with "messages" and
                                   "thinking_mode", "reasoning_effort", ...; see docs/chat.md */
     bool parse_special;        /* let special tokens in `text` become tokens */
+    int priority;              /* lower runs first and is preempted last; default 0 */
+    int64_t timeout_ms; /* from submission; the request then ends with DI_FINISH_ERROR; 0 = none */
     di_sampling_params sampling;
 } di_request;
 
@@ -181,9 +193,10 @@ typedef struct di_position_logprobs {
 typedef uint64_t di_request_id; /* unique within an engine, never 0 */
 
 /* What one step added to one request. Everything pointed to lives until the next di_engine_poll on
- * the same engine by the same thread, or the return of the callback. */
+ * the same engine, or the return of the callback: one thread at a time polls. */
 typedef struct di_output {
     di_request_id id;
+    int32_t sample_index;     /* 0 .. sampling.n - 1 */
     const int32_t *token_ids; /* new tokens */
     size_t n_token_ids;
     const char *text; /* new text, whole UTF-8 characters; may be empty while a character or a
@@ -195,9 +208,12 @@ typedef struct di_output {
     const char *error; /* its text, else "" */
 } di_output;
 
-/* The whole of one request. Free with di_result_free. */
+/* The whole of one request: a list of its samples, in order. Free the first with di_result_free. */
 typedef struct di_result {
+    const struct di_result *next; /* the next sample; NULL after the last */
     di_request_id id;
+    int32_t sample_index;
+    size_t n_cached_tokens; /* prompt tokens taken from the prefix cache */
     const int32_t *prompt_token_ids;
     size_t n_prompt_token_ids;
     const int32_t *token_ids;
@@ -212,6 +228,8 @@ typedef struct di_result {
     double prefill_ms;        /* time spent on the prompt */
     double decode_ms;         /* time spent on the new tokens after the first */
     double tokens_per_second; /* decode rate; 0 with fewer than two tokens */
+    di_status status;         /* of a request with DI_FINISH_ERROR */
+    const char *error;        /* its text, else "" */
 } di_result;
 
 DI_API void di_result_free(di_result *result);
@@ -227,16 +245,37 @@ DI_API void di_engine_destroy(di_engine *engine);
 /* Checks the request and queues it. A prompt that is empty, holds an id outside the vocabulary or
  * does not fit the context is refused here. */
 DI_API di_status di_engine_submit(di_engine *engine, const di_request *request, di_request_id *out);
-/* Ends a request as soon as the running step allows; it still gives a last output. Unknown and
- * finished ids are ignored. */
+/* Ends a request (all its samples) as soon as the running step allows; it still gives a last
+ * output. Unknown and finished ids are ignored. */
 DI_API void di_engine_cancel(di_engine *engine, di_request_id id);
-/* One forward pass over the scheduled tokens. *has_work tells whether requests are left. A failure
- * that concerns one request ends that request and is not a failure of the step. */
+/* Schedules and starts the next forward pass over the running requests' tokens and collects a
+ * finished one. *has_work tells whether requests are left. A failure that concerns one request ends
+ * that request and is not a failure of the step. */
 DI_API di_status di_engine_step(di_engine *engine, bool *has_work);
 /* Takes the oldest output not yet taken: true if there was one. */
 DI_API bool di_engine_poll(di_engine *engine, di_output *out);
-/* The whole of a finished request, once; DI_ERR_ARGUMENT if it is unknown, unfinished or taken. */
+/* The whole of a finished request, once; DI_ERR_ARGUMENT if it is unknown, unfinished or taken. The
+ * engine keeps every request until its result is taken. */
 DI_API di_status di_engine_take_result(di_engine *engine, di_request_id id, di_result **out);
+
+typedef struct di_engine_stats {
+    int32_t n_waiting, n_running;
+    uint64_t n_steps;              /* forward passes */
+    uint64_t n_finished;           /* sequences (samples) */
+    uint64_t prompt_tokens;        /* of admitted requests */
+    uint64_t cached_prompt_tokens; /* of them taken from the prefix cache */
+    uint64_t replayed_tokens;      /* recomputed to rebuild windows (replay mode) */
+    uint64_t computed_tokens;      /* rows of all passes */
+    uint64_t generated_tokens;
+    uint64_t wasted_rows; /* rows of sequences that had ended when they ran */
+    uint64_t n_preemptions;
+    uint64_t kv_blocks_used, kv_blocks_cached, kv_blocks_free; /* over all groups */
+    uint64_t idle_ns;     /* the device waited for the scheduler */
+    uint64_t busy_ns;     /* the device computed */
+    uint64_t schedule_ns; /* the host scheduled and committed */
+} di_engine_stats;
+
+DI_API void di_engine_get_stats(di_engine *engine, di_engine_stats *out);
 
 /* Called after each step that gave output. Return false to cancel the request. */
 typedef bool (*di_token_callback)(void *user, const di_output *output);
