@@ -79,16 +79,6 @@ di_paged di_kv_cache_view(const di_kv_cache *cache, int layer, di_kv_store store
                       p.block_len, p.code_bytes,  p.scale_bytes};
 }
 
-di_status di_kv_seq_init(const di_kv_cache *cache, di_kv_seq *out)
-{
-    const size_t n = (size_t)(cache->layout.n_compressors * 2 * cache->head_dim);
-    float *state = calloc(n ? n : 1, sizeof *state);
-    if (!state)
-        return di_fail_memory(n * sizeof *state, "a sequence's compressor state");
-    *out = (di_kv_seq){.compressor_state = state};
-    return DI_OK;
-}
-
 static void give_back(di_kv_cache *cache, di_kv_seq *seq, int group, int64_t block)
 {
     di_block_pool_unref(&cache->pools[group], seq->tables[group][block]);
@@ -102,7 +92,6 @@ void di_kv_seq_release(di_kv_cache *cache, di_kv_seq *seq)
             give_back(cache, seq, g, b);
         free(seq->tables[g]);
     }
-    free(seq->compressor_state);
     *seq = (di_kv_seq){.len = 0};
 }
 
@@ -186,8 +175,7 @@ di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
 
 di_status di_kv_seq_fork(di_kv_cache *cache, const di_kv_seq *seq, di_kv_seq *out)
 {
-    di_kv_seq fork;
-    DI_TRY(di_kv_seq_init(cache, &fork));
+    di_kv_seq fork = {.len = 0};
     for (int g = 0; g < cache->layout.n_groups; g++) {
         const di_status status =
             DI_GROW(&fork.tables[g], &fork.table_caps[g], (size_t)seq->n_blocks);

@@ -34,7 +34,6 @@ typedef struct di_kv_seq {
     size_t table_caps[DI_MAX_KV_GROUPS];
     int64_t n_blocks;                      /* logical blocks, the same in every group */
     int64_t first_block[DI_MAX_KV_GROUPS]; /* first logical block still owned */
-    float *compressor_state;               /* [n_compressors, 2, head_dim] */
     int64_t write_floor;  /* tokens below it have shared compressed entries: never written again */
     int64_t window_floor; /* positions below it are in no window (after a replay), else 0 */
     int64_t n_registered; /* logical blocks the prefix cache has been told of, from the first */
@@ -56,8 +55,7 @@ di_paged di_kv_cache_view(const di_kv_cache *cache, int layer, di_kv_store store
 /* Copies a block's entries of all layers and stores. */
 void di_kv_cache_copy_block(const di_kv_cache *cache, const di_kv_copy *copy);
 
-DI_WARN_UNUSED di_status di_kv_seq_init(const di_kv_cache *cache, di_kv_seq *out);
-/* Gives all blocks back, the newest first, and frees the tables. */
+/* A sequence starts zeroed. Release gives all blocks back, the newest first, and frees the tables. */
 void di_kv_seq_release(di_kv_cache *cache, di_kv_seq *seq);
 /* Blocks that extending to new_len takes from a group (after the window's left blocks are dropped).
  */
@@ -70,8 +68,7 @@ DI_WARN_UNUSED di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, in
 /* Slot of the entry that the token at `position` completes in a group; -1 if it completes none or
  * the entry is not to be written. */
 int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group, int64_t position);
-/* *out shares all blocks of seq; its compressor state is uninitialised: the caller copies it in
- * order with the passes. */
+/* *out shares all blocks of seq. */
 DI_WARN_UNUSED di_status di_kv_seq_fork(di_kv_cache *cache, const di_kv_seq *seq, di_kv_seq *out);
 
 #endif

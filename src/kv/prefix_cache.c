@@ -95,7 +95,6 @@ static void remove_node(di_prefix_cache *cache, int32_t n)
     node->id = 0;
     node->next = cache->first_unused;
     cache->first_unused = n;
-    cache->stats.evicted_nodes++;
 }
 
 static bool is_window(const di_prefix_cache *cache, int group)
@@ -249,9 +248,6 @@ static di_status adopt_longest(di_prefix_cache *cache, di_kv_seq *seq, const int
     adopt_chain(cache, seq, chain, n_blocks, !replays);
     hit->n_tokens = n_blocks * DI_KV_BLOCK_TOKENS;
     hit->replay_from = seq->len;
-    cache->stats.hits++;
-    cache->stats.hit_tokens += (uint64_t)hit->replay_from;
-    cache->stats.replayed_tokens += (uint64_t)(hit->n_tokens - hit->replay_from);
     return DI_OK;
 }
 
@@ -261,7 +257,6 @@ di_status di_prefix_cache_adopt(di_prefix_cache *cache, di_kv_seq *seq, const in
     *hit = (di_prefix_hit){0, 0};
     if (cache->mode == DI_PREFIX_OFF)
         return DI_OK;
-    cache->stats.queries++;
     const int64_t n_blocks = (n - 1) / DI_KV_BLOCK_TOKENS;
     if (n_blocks <= 0)
         return DI_OK;

@@ -35,13 +35,6 @@ typedef struct di_prefix_node {
     int32_t tokens[DI_KV_BLOCK_TOKENS];
 } di_prefix_node;
 
-typedef struct di_prefix_stats {
-    uint64_t queries, hits;   /* lookups, and those that found something */
-    uint64_t hit_tokens;      /* taken from the cache */
-    uint64_t replayed_tokens; /* recomputed to rebuild a window */
-    uint64_t evicted_nodes;
-} di_prefix_stats;
-
 typedef struct di_prefix_cache {
     di_kv_cache *kv;
     di_prefix_mode mode;
@@ -52,7 +45,6 @@ typedef struct di_prefix_cache {
     int32_t *buckets; /* [n_buckets], a power of two */
     size_t n_buckets;
     uint64_t last_id;
-    di_prefix_stats stats;
 } di_prefix_cache;
 
 DI_WARN_UNUSED di_status di_prefix_cache_init(di_kv_cache *kv, di_prefix_mode mode,
