@@ -19,6 +19,8 @@ enum { MAX_THREADS = 4096 };
 
 static const char *const accelerators[] = {"cpu", NULL};
 static const char *const accelerators_elsewhere[] = {"nvidia", NULL};
+static const char *const prefix_modes[] = {"exact", "replay", "off", NULL};
+static const char *const switches[] = {"on", "off", "1", "0", NULL};
 static const char *const isa_levels[] = {"best", "ref", NULL};
 
 const di_option di_option_table[DI_N_OPTIONS] = {
@@ -56,6 +58,48 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                    .default_text = "the model's limit",
                                    .help =
                                        "tokens a sequence may have, prompt and output together"},
+    [DI_OPTION_MAX_SEQS] = {.name = "max_seqs",
+                            .env = "DEEPINFER_MAX_SEQS",
+                            .type = DI_OPTION_INT,
+                            .offset = offsetof(di_options, max_seqs),
+                            .min = 1,
+                            .max = 16384,
+                            .default_text = "256",
+                            .default_number = 256,
+                            .help = "most sequences running at once"},
+    [DI_OPTION_KV_CACHE_BYTES] = {.name = "kv_cache_bytes",
+                                  .env = "DEEPINFER_KV_CACHE_BYTES",
+                                  .type = DI_OPTION_INT64,
+                                  .offset = offsetof(di_options, kv_cache_bytes),
+                                  .min = 1,
+                                  .max = INT64_MAX / 2,
+                                  .default_text = "an eighth of this machine's memory",
+                                  .help =
+                                      "KV-cache budget; one sequence of max_context_len fits in "
+                                      "any case"},
+    [DI_OPTION_PREFIX_CACHE] = {.name = "prefix_cache",
+                                .env = "DEEPINFER_PREFIX_CACHE",
+                                .type = DI_OPTION_ENUM,
+                                .offset = offsetof(di_options, prefix_cache),
+                                .values = prefix_modes,
+                                .default_text = "exact",
+                                .help =
+                                    "reuse of prompt beginnings: exact has the bits of a cold run, "
+                                    "replay rebuilds windows approximately"},
+    [DI_OPTION_ASYNC_SCHEDULING] = {.name = "async_scheduling",
+                                    .env = "DEEPINFER_ASYNC_SCHEDULING",
+                                    .type = DI_OPTION_ENUM,
+                                    .offset = offsetof(di_options, async_scheduling),
+                                    .values = switches,
+                                    .default_text = "on",
+                                    .help = "schedule a step while the last one runs"},
+    [DI_OPTION_BATCH_INVARIANT] = {.name = "batch_invariant",
+                                   .env = "DEEPINFER_BATCH_INVARIANT",
+                                   .type = DI_OPTION_ENUM,
+                                   .offset = offsetof(di_options, batch_invariant),
+                                   .values = switches,
+                                   .default_text = "on",
+                                   .help = "results do not depend on what else is in the batch"},
     [DI_OPTION_ISA] = {.name = "isa",
                        .env = "DEEPINFER_ISA",
                        .type = DI_OPTION_ENUM,
@@ -297,6 +341,11 @@ static di_status resolve(const di_option *option, const di_options *given, optio
     return DI_OK;
 }
 
+static bool is_on(const option_value *value)
+{
+    return !strcmp(value->text, "on") || !strcmp(value->text, "1");
+}
+
 di_status di_options_resolve(const di_options *given, di_effective_options *out)
 {
     DI_TRY(check_environment_names());
@@ -309,6 +358,11 @@ di_status di_options_resolve(const di_options *given, di_effective_options *out)
         .n_threads = (int)value[DI_OPTION_THREADS].number,
         .max_step_tokens = (int)value[DI_OPTION_MAX_STEP_TOKENS].number,
         .max_context_len = value[DI_OPTION_MAX_CONTEXT_LEN].number,
+        .max_seqs = (int)value[DI_OPTION_MAX_SEQS].number,
+        .kv_cache_bytes = value[DI_OPTION_KV_CACHE_BYTES].number,
+        .prefix_cache = value[DI_OPTION_PREFIX_CACHE].text,
+        .is_async = is_on(&value[DI_OPTION_ASYNC_SCHEDULING]),
+        .is_batch_invariant = is_on(&value[DI_OPTION_BATCH_INVARIANT]),
         .isa = value[DI_OPTION_ISA].text,
     };
     if (out->n_threads == 0)

@@ -6,6 +6,8 @@
 #ifndef DI_BASE_OPTIONS_H
 #define DI_BASE_OPTIONS_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 typedef enum di_option_id {
@@ -13,6 +15,11 @@ typedef enum di_option_id {
     DI_OPTION_THREADS,
     DI_OPTION_MAX_STEP_TOKENS,
     DI_OPTION_MAX_CONTEXT_LEN,
+    DI_OPTION_MAX_SEQS,
+    DI_OPTION_KV_CACHE_BYTES,
+    DI_OPTION_PREFIX_CACHE,
+    DI_OPTION_ASYNC_SCHEDULING,
+    DI_OPTION_BATCH_INVARIANT,
     DI_OPTION_ISA,
     DI_OPTION_KERNELS,
     DI_OPTION_HF_MODEL_DIR,
@@ -57,7 +64,11 @@ typedef struct di_effective_options {
     const char *accelerator;
     int n_threads;
     int max_step_tokens;
-    int64_t max_context_len;            /* 0 = the config's limit */
+    int64_t max_context_len; /* 0 = the config's limit */
+    int max_seqs;
+    int64_t kv_cache_bytes;   /* 0 = by this machine's memory */
+    const char *prefix_cache; /* "exact", "replay", "off" */
+    bool is_async, is_batch_invariant;
     const char *isa;                    /* "best" or the highest level to use */
     char kernels[DI_OPTION_TEXT_BYTES]; /* "" = none forced */
     di_option_source source[DI_N_OPTIONS];

@@ -4,10 +4,12 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
-static bool is_finish_id(const di_seq *seq, int32_t id)
+/* ------------------------------------------------------------------------------- text */
+
+static bool is_finish_id(const di_entry *entry, int32_t id)
 {
-    for (size_t i = 0; i < seq->n_finish_ids; i++)
-        if (seq->finish_ids[i] == id)
+    for (size_t i = 0; i < entry->n_finish_ids; i++)
+        if (entry->finish_ids[i] == id)
             return true;
     return false;
 }
@@ -18,7 +20,7 @@ static di_status append_text(di_seq *seq, int32_t token_id, bool *stopped)
     DI_BUF_AUTO piece = {0};
     int matched = -1;
     DI_TRY(di_detokenizer_push(&seq->detokenizer, token_id, &piece));
-    const bool is_enabled = di_seq_n_output(seq) > seq->params.min_tokens;
+    const bool is_enabled = (int64_t)di_seq_n_output(seq) > seq->entry->params.min_tokens;
     DI_TRY(
         di_stop_push(seq->stop, di_buf_str(&piece), piece.len, is_enabled, &seq->text, &matched));
     *stopped = matched >= 0;
@@ -35,12 +37,28 @@ static di_status flush_text(di_seq *seq)
     return di_stop_finish(seq->stop, &seq->text);
 }
 
+/* ------------------------------------------------------------------------------- outputs */
+
+static di_status fill_logprobs(const di_seq *seq, size_t first, size_t n, di_event *event)
+{
+    di_position_logprobs *logprobs;
+    DI_TRY(DI_ARENA_NEW(&event->arena, n, &logprobs));
+    for (size_t i = 0; i < n; i++) {
+        const di_position_logprobs *from = &seq->logprobs.data[first + i];
+        di_logprob *entries;
+        DI_TRY(DI_ARENA_NEW(&event->arena, from->n_entries, &entries));
+        memcpy(entries, from->entries, from->n_entries * sizeof *entries);
+        logprobs[i] = (di_position_logprobs){entries, from->n_entries};
+    }
+    event->output.logprobs = logprobs;
+    return DI_OK;
+}
+
 /* What one step added, as an output event. */
 static di_status fill_event(const di_seq *seq, size_t first_token, size_t first_byte,
                             di_event *event)
 {
-    di_output *o = &event->output;
-    const size_t n = (size_t)di_seq_n_output(seq) - first_token;
+    const size_t n = di_seq_n_output(seq) - first_token;
     int32_t *ids;
     char *text, *error = NULL;
     DI_TRY(DI_ARENA_NEW(&event->arena, n, &ids));
@@ -48,10 +66,12 @@ static di_status fill_event(const di_seq *seq, size_t first_token, size_t first_
     if (seq->error)
         DI_TRY(di_arena_strdup(&event->arena, seq->error, &error));
     if (n)
-        memcpy(ids, seq->tokens.tokens.data + seq->n_prompt + first_token, n * sizeof *ids);
+        memcpy(ids, seq->tokens.data + seq->entry->n_prompt + first_token, n * sizeof *ids);
     memcpy(text, di_buf_str(&seq->text) + first_byte, seq->text.len - first_byte + 1);
-    *o = (di_output){
-        .id = seq->id,
+    event->is_private = seq->entry->is_private;
+    event->output = (di_output){
+        .id = seq->entry->id,
+        .sample_index = seq->sample_index,
         .token_ids = ids,
         .n_token_ids = n,
         .text = text,
@@ -60,19 +80,9 @@ static di_status fill_event(const di_seq *seq, size_t first_token, size_t first_
         .status = seq->status,
         .error = error ? error : "",
     };
-    if (n == 0 || seq->params.n_logprobs < 0)
+    if (n == 0 || seq->entry->params.n_logprobs < 0)
         return DI_OK;
-    di_position_logprobs *logprobs;
-    DI_TRY(DI_ARENA_NEW(&event->arena, n, &logprobs));
-    for (size_t i = 0; i < n; i++) {
-        const di_position_logprobs *from = &seq->logprobs.data[first_token + i];
-        di_logprob *entries;
-        DI_TRY(DI_ARENA_NEW(&event->arena, from->n_entries, &entries));
-        memcpy(entries, from->entries, from->n_entries * sizeof *entries);
-        logprobs[i] = (di_position_logprobs){entries, from->n_entries};
-    }
-    o->logprobs = logprobs;
-    return DI_OK;
+    return fill_logprobs(seq, first_token, n, event);
 }
 
 static di_status push_event(di_engine *engine, di_seq *seq, size_t first_token, size_t first_byte)
@@ -83,7 +93,6 @@ static di_status push_event(di_engine *engine, di_seq *seq, size_t first_token, 
     pthread_mutex_unlock(&engine->lock);
     if (status != DI_OK)
         return status;
-    event->is_private = seq->is_private;
     status = fill_event(seq, first_token, first_byte, event);
     pthread_mutex_lock(&engine->lock);
     if (status == DI_OK)
@@ -94,7 +103,29 @@ static di_status push_event(di_engine *engine, di_seq *seq, size_t first_token, 
     return status;
 }
 
-/* Marks a sequence finished; text held back comes out unless a stop string ended it. */
+/* ------------------------------------------------------------------------------- ends */
+
+void di_entry_settle(di_engine *engine, di_entry *entry)
+{
+    if (entry->n_ended < entry->n_samples)
+        return;
+    for (int32_t i = 0; i < entry->n_samples; i++)
+        if (entry->seqs[i].sched.n_in_flight > 0)
+            return;
+    for (int32_t i = 0; i < entry->n_samples; i++) {
+        if (entry->seqs[i].slot)
+            di_slot_give_back(&engine->slots, entry->seqs[i].slot);
+        entry->seqs[i].slot = NULL;
+    }
+    di_entry_list_remove(&engine->active, entry);
+    engine->n_deadlines -= entry->deadline_ns != 0;
+    pthread_mutex_lock(&engine->lock);
+    entry->is_finished = true;
+    di_entry_list_push(&engine->finished, entry);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* Marks a sample ended and gives its blocks back. */
 static void close_seq(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status)
 {
     if (status != DI_OK && di_arena_strdup(&seq->arena, di_last_error(), &seq->error) != DI_OK)
@@ -103,69 +134,146 @@ static void close_seq(di_engine *engine, di_seq *seq, di_finish_reason reason, d
         status = DI_ERR_MEMORY;
     seq->finish_reason = status == DI_OK ? reason : DI_FINISH_ERROR;
     seq->status = status;
-    di_runner_seq_release(&engine->runner, &seq->tokens);
-    if (engine->running == seq)
-        engine->running = NULL;
+    di_scheduler_remove(&engine->scheduler, &seq->sched);
+    seq->entry->n_ended++;
+    engine->stats.n_finished++;
 }
 
-static void publish_finished(di_engine *engine, di_seq *seq)
+void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status)
 {
-    pthread_mutex_lock(&engine->lock);
-    di_seq_list_push(&engine->finished, seq);
-    pthread_mutex_unlock(&engine->lock);
-}
-
-void di_engine_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status)
-{
-    const size_t n_tokens = (size_t)di_seq_n_output(seq), n_bytes = seq->text.len;
+    if (seq->finish_reason != DI_FINISH_NONE)
+        return;
+    const size_t n_tokens = di_seq_n_output(seq), n_bytes = seq->text.len;
     close_seq(engine, seq, reason, status);
     /* Without memory for the output the result still says how it ended. */
     if (push_event(engine, seq, n_tokens, n_bytes) != DI_OK && seq->status == DI_OK)
         seq->status = DI_ERR_MEMORY;
-    publish_finished(engine, seq);
 }
+
+void di_entry_finish(di_engine *engine, di_entry *entry, di_finish_reason reason, di_status status)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", di_last_error());
+    for (int32_t i = 0; i < entry->n_samples; i++) {
+        di_error_set_text(text);
+        di_seq_finish(engine, &entry->seqs[i], reason, status);
+    }
+    di_entry_settle(engine, entry);
+}
+
+/* ------------------------------------------------------------------------------- tokens */
 
 static di_status add_token(di_engine *engine, di_seq *seq, int32_t token_id,
                            const di_position_logprobs *logprobs)
 {
-    DI_TRY(di_runner_seq_append(&engine->runner, &seq->tokens, &token_id, 1));
-    di_sampler_state_append(&seq->sampler, token_id);
-    if (seq->params.n_logprobs >= 0)
+    DI_TRY(di_ids_push(&seq->tokens, token_id));
+    seq->sched.tokens = seq->tokens.data;
+    seq->sched.n_known++;
+    if (seq->entry->params.n_logprobs >= 0)
         DI_TRY(di_logprob_list_add(seq, &seq->logprobs, logprobs));
     seq->times.last_token_ns = di_clock_ns();
     if (di_seq_n_output(seq) == 1)
         seq->times.first_token_ns = seq->times.last_token_ns;
+    engine->stats.generated_tokens++;
     return DI_OK;
 }
 
-/* Whether, and why, the sequence ends with its newest token. */
+/* Whether, and why, the sample ends with its newest token. */
 static di_status find_end(di_seq *seq, int32_t token_id, di_finish_reason *reason)
 {
-    bool stopped = is_finish_id(seq, token_id);
+    bool stopped = is_finish_id(seq->entry, token_id);
     if (!stopped)
         DI_TRY(append_text(seq, token_id, &stopped));
     if (stopped)
         *reason = DI_FINISH_STOP;
-    else if (di_seq_n_output(seq) >= seq->max_new_tokens)
+    else if ((int64_t)seq->tokens.len >= seq->entry->max_len)
         *reason = DI_FINISH_LENGTH;
     else
         *reason = DI_FINISH_NONE;
     return DI_OK;
 }
 
-di_status di_engine_commit(di_engine *engine, di_seq *seq, int32_t token_id,
-                           const di_position_logprobs *logprobs)
+static di_status commit_token(di_engine *engine, di_seq *seq, const di_step_job *job)
 {
-    const size_t n_tokens = (size_t)di_seq_n_output(seq), n_bytes = seq->text.len;
+    const size_t n_tokens = di_seq_n_output(seq), n_bytes = seq->text.len;
     di_finish_reason reason;
-    DI_TRY(add_token(engine, seq, token_id, logprobs));
-    DI_TRY(find_end(seq, token_id, &reason));
+    DI_TRY(add_token(engine, seq, job->token_id, job->logprobs));
+    DI_TRY(find_end(seq, job->token_id, &reason));
     if (reason != DI_FINISH_NONE)
         close_seq(engine, seq, reason, DI_OK);
     const di_status status = push_event(engine, seq, n_tokens, n_bytes);
-    if (reason != DI_FINISH_NONE) {
-        publish_finished(engine, seq);
-        return DI_OK; /* the result is whole even if its last output could not be queued */
+    /* A result is whole even if its last output could not be queued. */
+    return reason != DI_FINISH_NONE ? DI_OK : status;
+}
+
+static di_status commit_scores(di_seq *seq, const di_step_job *job)
+{
+    for (int64_t i = 0; i < job->n_scored; i++)
+        DI_TRY(di_logprob_list_add(seq, &seq->prompt_logprobs, &job->logprobs[i]));
+    return DI_OK;
+}
+
+static void commit_job(di_engine *engine, const di_step_job *job)
+{
+    di_seq *seq = job->seq;
+    if (seq->finish_reason != DI_FINISH_NONE) {
+        engine->stats.wasted_rows += !job->scored_tokens;
+        return;
     }
-    return status;
+    di_status status = job->status;
+    if (status != DI_OK)
+        di_error_set_text(job->error ? job->error : di_status_name(status));
+    else if (job->scored_tokens)
+        status = commit_scores(seq, job);
+    else
+        status = commit_token(engine, seq, job);
+    if (status != DI_OK)
+        di_seq_finish(engine, seq, DI_FINISH_ERROR, status);
+}
+
+/* ------------------------------------------------------------------------------- a step */
+
+/* A request that only scores its prompt ends with the prompt's last row. */
+static void end_scored(di_engine *engine, const di_step_seq *s)
+{
+    const di_entry *e = s->seq->entry;
+    const int64_t n_prompt = (int64_t)e->n_prompt;
+    if (e->max_len == n_prompt && s->first + s->n == n_prompt)
+        di_seq_finish(engine, s->seq, DI_FINISH_LENGTH, DI_OK);
+}
+
+/* The pass failed as a whole: what it should have computed is missing everywhere. */
+static void fail_all(di_engine *engine, di_step *step)
+{
+    for (int32_t i = 0; i < step->n_seqs; i++) {
+        di_error_set_text(step->error ? step->error : di_status_name(step->status));
+        di_seq_finish(engine, step->seqs[i].seq, DI_FINISH_ERROR, step->status);
+    }
+    for (int32_t i = 0; i < step->n_jobs; i++) { /* forks have no rows */
+        di_error_set_text(step->error ? step->error : di_status_name(step->status));
+        di_seq_finish(engine, step->jobs[i].seq, DI_FINISH_ERROR, step->status);
+    }
+    di_prefix_cache_flush(&engine->prefix);
+}
+
+/* A request that has settled may be taken and gone at once: each is looked at once, at the end. */
+static void settle_all(di_engine *engine, di_step *step)
+{
+    for (int32_t i = 0; i < step->n_seqs; i++)
+        step->seqs[i].seq->sched.n_in_flight--;
+    for (int32_t i = 0; i < step->n_forks; i++)
+        step->forks[i].seq->sched.n_in_flight--;
+    for (int32_t i = 0; i < step->n_entries; i++)
+        di_entry_settle(engine, step->entries[i]);
+}
+
+void di_step_commit(di_engine *engine, di_step *step)
+{
+    if (step->status != DI_OK)
+        fail_all(engine, step);
+    for (int32_t i = 0; i < step->n_jobs && step->status == DI_OK; i++)
+        commit_job(engine, &step->jobs[i]);
+    for (int32_t i = 0; i < step->n_seqs && step->status == DI_OK; i++)
+        end_scored(engine, &step->seqs[i]);
+    settle_all(engine, step);
 }

@@ -4,63 +4,130 @@
 
 #include "base/buf.h"
 
-void di_seq_list_push(di_seq_list *list, di_seq *seq)
+/* Preemptions of one sequence before it is pinned, and distance of the windows the prefix cache
+ * keeps. */
+enum { MAX_PREEMPTIONS = 3, SEAM_BLOCKS = 16 };
+
+/* ------------------------------------------------------------------------------- lists */
+
+void di_entry_list_push(di_entry_list *list, di_entry *entry)
 {
-    seq->next = NULL;
+    entry->next = NULL;
     if (list->last)
-        list->last->next = seq;
+        list->last->next = entry;
     else
-        list->first = seq;
-    list->last = seq;
+        list->first = entry;
+    list->last = entry;
 }
 
-di_seq *di_seq_list_take(di_seq_list *list, di_request_id id)
+void di_entry_list_remove(di_entry_list *list, di_entry *entry)
 {
-    di_seq *before = NULL;
-    for (di_seq *s = list->first; s; before = s, s = s->next) {
-        if (s->id != id)
-            continue;
-        if (before)
-            before->next = s->next;
-        else
-            list->first = s->next;
-        if (list->last == s)
-            list->last = before;
-        s->next = NULL;
-        return s;
+    di_entry *before = NULL;
+    for (di_entry *e = list->first; e != entry; e = e->next)
+        before = e;
+    if (before)
+        before->next = entry->next;
+    else
+        list->first = entry->next;
+    if (list->last == entry)
+        list->last = before;
+    entry->next = NULL;
+}
+
+di_entry *di_entry_list_find(const di_entry_list *list, di_request_id id)
+{
+    di_entry *e = list->first;
+    while (e && e->id != id)
+        e = e->next;
+    return e;
+}
+
+/* ------------------------------------------------------------------------------- life */
+
+static di_prefix_mode prefix_mode(const char *name)
+{
+    return name[0] == 'e' ? DI_PREFIX_EXACT : name[0] == 'r' ? DI_PREFIX_REPLAY : DI_PREFIX_OFF;
+}
+
+static di_status init_parts(di_engine *engine, const di_options *options, di_model *model)
+{
+    DI_TRY(di_runner_init(model, options, &engine->runner));
+    const di_effective_options *o = &engine->runner.options;
+    DI_TRY(di_prefix_cache_init(&engine->runner.kv, prefix_mode(o->prefix_cache), SEAM_BLOCKS,
+                                &engine->prefix));
+    const di_sched_limits limits = {o->max_step_tokens, o->max_seqs, MAX_PREEMPTIONS};
+    DI_TRY(di_scheduler_init(&engine->scheduler, &engine->runner.kv, &engine->prefix, &limits));
+    engine->items = calloc((size_t)o->max_step_tokens, sizeof *engine->items);
+    if (!engine->items)
+        return di_fail_memory(o->max_step_tokens * sizeof *engine->items, "the scheduler's plan");
+    engine->max_in_flight = o->is_async ? DI_MAX_IN_FLIGHT : 1;
+    return DI_OK;
+}
+
+di_status di_engine_create_with(di_model *model, const di_options *options,
+                                const di_executor *executor, di_engine **out)
+{
+    di_engine *engine = calloc(1, sizeof *engine);
+    if (!engine) {
+        if (executor)
+            executor->destroy(executor->self);
+        return di_fail_memory(sizeof *engine, "an engine");
     }
-    return NULL;
+    if (executor)
+        engine->executor = *executor;
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_mutex_init(&engine->step_lock, NULL);
+    di_status status = init_parts(engine, options, model);
+    if (status == DI_OK && !executor)
+        status = di_cpu_executor_create(&engine->runner, engine->runner.options.is_async,
+                                        &engine->executor);
+    if (status != DI_OK) {
+        di_engine_destroy(engine);
+        return status;
+    }
+    *out = engine;
+    return DI_OK;
 }
 
 di_status di_engine_create(di_model *model, const di_options *options, di_engine **out)
 {
     if (!model || !out)
         return di_fail(DI_ERR_ARGUMENT, "di_engine_create: model and out must not be NULL");
-    di_engine *engine = calloc(1, sizeof *engine);
-    if (!engine)
-        return di_fail_memory(sizeof *engine, "an engine");
-    di_status status = di_runner_init(model, options, &engine->runner);
-    if (status != DI_OK) {
-        free(engine);
-        return status;
-    }
-    status = di_sampler_workspace_init(&engine->sampler, di_model_vocab_size(model));
-    if (status != DI_OK) {
-        di_runner_free(&engine->runner);
-        free(engine);
-        return status;
-    }
-    pthread_mutex_init(&engine->lock, NULL);
-    pthread_mutex_init(&engine->step_lock, NULL);
-    *out = engine;
-    return DI_OK;
+    return di_engine_create_with(model, options, NULL, out);
 }
 
-static void destroy_list(di_engine *engine, di_seq_list *list)
+static void destroy_entries(di_entry_list *list)
 {
-    for (di_seq *s = list->first, *next; s; s = next) {
-        next = s->next;
-        di_seq_destroy(&engine->runner, s);
+    for (di_entry *e = list->first, *next; e; e = next) {
+        next = e->next;
+        di_entry_destroy(e);
+    }
+}
+
+static void drop_active(di_engine *engine)
+{
+    for (int i = 0; i < engine->n_in_flight; i++)
+        engine->executor.collect(engine->executor.self, engine->in_flight[i]);
+    for (di_entry *e = engine->active.first; e; e = e->next) {
+        for (int32_t i = 0; i < e->n_samples; i++) {
+            di_scheduler_remove(&engine->scheduler, &e->seqs[i].sched);
+            if (e->seqs[i].slot)
+                di_slot_give_back(&engine->slots, e->seqs[i].slot);
+        }
+    }
+    destroy_entries(&engine->active);
+}
+
+static void free_steps(di_engine *engine)
+{
+    for (int i = 0; i < engine->n_in_flight; i++) {
+        engine->in_flight[i]->next = engine->free_steps;
+        engine->free_steps = engine->in_flight[i];
+    }
+    for (di_step *step = engine->free_steps, *next; step; step = next) {
+        next = step->next;
+        di_arena_free(&step->arena);
+        free(step);
     }
 }
 
@@ -68,29 +135,37 @@ void di_engine_destroy(di_engine *engine)
 {
     if (!engine)
         return;
-    di_seq_destroy(&engine->runner, engine->running);
-    destroy_list(engine, &engine->waiting);
-    destroy_list(engine, &engine->finished);
-    free(engine->cancelled);
+    drop_active(engine);
+    destroy_entries(&engine->inbox);
+    destroy_entries(&engine->finished);
+    if (engine->executor.destroy)
+        engine->executor.destroy(engine->executor.self);
+    free_steps(engine);
+    di_slot_list_free(&engine->slots);
+    di_scheduler_free(&engine->scheduler);
+    di_prefix_cache_free(&engine->prefix);
     di_outbox_free(&engine->outbox);
-    di_sampler_workspace_free(&engine->sampler);
     di_runner_free(&engine->runner);
+    free(engine->cancelled);
+    free(engine->items);
     pthread_mutex_destroy(&engine->lock);
     pthread_mutex_destroy(&engine->step_lock);
     free(engine);
 }
+
+/* ------------------------------------------------------------------------------- requests */
 
 static di_status submit(di_engine *engine, const di_request *request, bool is_private,
                         di_request_id *out)
 {
     if (!engine || !request || !out)
         return di_fail(DI_ERR_ARGUMENT, "submit: engine, request and out must not be NULL");
-    di_seq *seq;
-    DI_TRY(di_seq_create(&engine->runner, request, &seq));
-    seq->is_private = is_private;
+    di_entry *entry;
+    DI_TRY(di_entry_create(&engine->runner, request, &entry));
+    entry->is_private = is_private;
     pthread_mutex_lock(&engine->lock);
-    *out = seq->id = ++engine->last_id;
-    di_seq_list_push(&engine->waiting, seq);
+    *out = entry->id = ++engine->last_id;
+    di_entry_list_push(&engine->inbox, entry);
     pthread_mutex_unlock(&engine->lock);
     return DI_OK;
 }
@@ -121,27 +196,36 @@ bool di_engine_poll(di_engine *engine, di_output *out)
     return event != NULL;
 }
 
-static di_seq *take_finished(di_engine *engine, di_request_id id)
+void di_engine_get_stats(di_engine *engine, di_engine_stats *out)
 {
     pthread_mutex_lock(&engine->lock);
-    di_seq *seq = di_seq_list_take(&engine->finished, id);
+    *out = engine->published;
     pthread_mutex_unlock(&engine->lock);
-    return seq;
+}
+
+static di_entry *take_finished(di_engine *engine, di_request_id id)
+{
+    pthread_mutex_lock(&engine->lock);
+    di_entry *entry = di_entry_list_find(&engine->finished, id);
+    if (entry)
+        di_entry_list_remove(&engine->finished, entry);
+    pthread_mutex_unlock(&engine->lock);
+    return entry;
 }
 
 di_status di_engine_take_result(di_engine *engine, di_request_id id, di_result **out)
 {
-    di_seq *seq = take_finished(engine, id);
-    if (!seq)
+    di_entry *entry = take_finished(engine, id);
+    if (!entry)
         return di_fail(DI_ERR_ARGUMENT, "request %llu: found no finished request of this id",
                        (unsigned long long)id);
-    const di_status status = di_seq_result(seq, out);
+    const di_status status = di_entry_result(entry, out);
     if (status == DI_OK) {
-        di_seq_destroy(&engine->runner, seq);
+        di_entry_destroy(entry);
         return DI_OK;
     }
     pthread_mutex_lock(&engine->lock);
-    di_seq_list_push(&engine->finished, seq);
+    di_entry_list_push(&engine->finished, entry);
     pthread_mutex_unlock(&engine->lock);
     return status;
 }
@@ -166,11 +250,18 @@ static void deliver(di_engine *engine, di_request_id id, di_token_callback callb
 static bool is_finished(di_engine *engine, di_request_id id)
 {
     pthread_mutex_lock(&engine->lock);
-    const di_seq *s = engine->finished.first;
-    while (s && s->id != id)
-        s = s->next;
+    const bool found = di_entry_list_find(&engine->finished, id) != NULL;
     pthread_mutex_unlock(&engine->lock);
-    return s != NULL;
+    return found;
+}
+
+/* The first sample that failed; NULL if none did. */
+static const di_seq *find_failed(const di_entry *entry)
+{
+    for (int32_t i = 0; i < entry->n_samples; i++)
+        if (entry->seqs[i].status != DI_OK)
+            return &entry->seqs[i];
+    return NULL;
 }
 
 di_status di_generate(di_engine *engine, const di_request *request, di_token_callback callback,
@@ -185,12 +276,15 @@ di_status di_generate(di_engine *engine, const di_request *request, di_token_cal
         deliver(engine, id, callback, user);
     }
     deliver(engine, id, callback, user);
-    di_seq *seq = take_finished(engine, id);
-    di_status status = seq->status;
-    if (status == DI_OK)
-        status = di_seq_result(seq, out);
-    else if (seq->error)
-        di_error_set_text(seq->error);
-    di_seq_destroy(&engine->runner, seq);
+    di_entry *entry = take_finished(engine, id);
+    const di_seq *failed = find_failed(entry);
+    di_status status;
+    if (failed) {
+        status = failed->status;
+        di_error_set_text(failed->error ? failed->error : di_status_name(status));
+    } else {
+        status = di_entry_result(entry, out);
+    }
+    di_entry_destroy(entry);
     return status;
 }

@@ -1,41 +1,66 @@
-/* The engine's inside. `lock` guards what other threads touch: the waiting and finished lists,
- * cancel marks and the outbox. `step_lock` is held during a step and guards the rest. step_lock is
- * taken first. */
+/* The engine's inside. `lock` guards what other threads touch: the inbox, cancel marks, finished
+ * requests, the outbox and the published statistics. `step_lock` is held during a step and guards
+ * the rest. step_lock is taken first. */
 #ifndef DI_ENGINE_ENGINE_H
 #define DI_ENGINE_ENGINE_H
 
 #include <pthread.h>
 
+#include "engine/executor.h"
 #include "engine/outbox.h"
 #include "engine/seq.h"
 
-typedef struct di_seq_list {
-    di_seq *first, *last;
-} di_seq_list;
+/* Passes in flight: with asynchronous scheduling one runs while the next is scheduled. */
+enum { DI_MAX_IN_FLIGHT = 2 };
+
+typedef struct di_entry_list {
+    di_entry *first, *last;
+} di_entry_list;
 
 struct di_engine {
     di_runner runner;
-    di_sampler_workspace sampler;
-    di_seq *running; /* one sequence at a time, first come first served */
+    di_prefix_cache prefix;
+    di_scheduler scheduler;
+    di_executor executor;
+    di_slot_list slots;
+    di_entry_list active; /* requests with samples that have not ended or are in flight */
+    int32_t n_deadlines;  /* active requests that have one */
+    uint64_t last_order;
+    di_sched_item *items;                 /* [max_step_tokens] */
+    di_step *in_flight[DI_MAX_IN_FLIGHT]; /* oldest first */
+    int n_in_flight, max_in_flight;
+    di_step *free_steps;
+    int64_t last_finished_ns; /* of the device; 0 = it has been without work */
+    di_engine_stats stats;
 
     pthread_mutex_t lock, step_lock;
-    di_seq_list waiting, finished;
+    di_entry_list inbox, finished;
     di_request_id last_id;
-    di_request_id *cancelled; /* ids to cancel, in order of arrival */
+    di_request_id *cancelled; /* ids to cancel */
     size_t n_cancelled, cancelled_cap;
     di_outbox outbox;
+    di_engine_stats published;
 };
 
-void di_seq_list_push(di_seq_list *list, di_seq *seq);
-/* Removes and returns the sequence of an id; NULL if it is not there. */
-di_seq *di_seq_list_take(di_seq_list *list, di_request_id id);
+void di_entry_list_push(di_entry_list *list, di_entry *entry);
+void di_entry_list_remove(di_entry_list *list, di_entry *entry);
+/* NULL if there is none of this id. */
+di_entry *di_entry_list_find(const di_entry_list *list, di_request_id id);
 
-/* commit.c: what a step's results do to a sequence. */
+/* The same with another device, for tests; takes the executor over in any case. */
+DI_WARN_UNUSED di_status di_engine_create_with(di_model *model, const di_options *options,
+                                               const di_executor *executor, di_engine **out);
 
-/* Adds a sampled token: text, stop conditions, finish reason. */
-DI_WARN_UNUSED di_status di_engine_commit(di_engine *engine, di_seq *seq, int32_t token_id,
-                                          const di_position_logprobs *logprobs);
-/* Ends the running sequence and queues its last output. */
-void di_engine_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status);
+/* step_build.c: makes a pass of the scheduler's items. Samples that cannot take part end here. */
+DI_WARN_UNUSED di_status di_step_build(di_engine *engine, int32_t n_items, di_step *step);
+
+/* commit.c: what the results of a pass do. */
+void di_step_commit(di_engine *engine, di_step *step);
+/* Ends a sample and queues its last output. */
+void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status);
+/* Ends all samples of a request that still run. */
+void di_entry_finish(di_engine *engine, di_entry *entry, di_finish_reason reason, di_status status);
+/* Publishes a request whose samples have ended and are not in flight. */
+void di_entry_settle(di_engine *engine, di_entry *entry);
 
 #endif

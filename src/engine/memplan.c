@@ -2,11 +2,19 @@
 
 #include <unistd.h>
 
-#include "kv/layout.h"
+#include "base/checked.h"
 #include "model/forward.h"
 
-di_status di_memplan_max_context(const di_config *config, const di_effective_options *options,
-                                 int64_t *out)
+/* Window snapshots the prefix cache can keep beside the running sequences'. */
+enum { MIN_SNAPSHOTS = 16 };
+
+static int64_t machine_bytes(void)
+{
+    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+static di_status limit_context(const di_config *config, const di_effective_options *options,
+                               int64_t *out)
 {
     const int64_t limit = config->max_position_embeddings;
     if (options->max_context_len > limit)
@@ -17,49 +25,64 @@ di_status di_memplan_max_context(const di_config *config, const di_effective_opt
     return DI_OK;
 }
 
+/* Blocks of windows: of a full step, of the other running sequences, and snapshots; those beyond
+ * the one step within `budget` bytes. */
+static int64_t window_blocks(const di_kv_layout *layout, const di_config *config,
+                             const di_effective_options *options, int64_t context, int64_t budget)
+{
+    const int64_t step = options->max_step_tokens;
+    const int64_t each = di_ceil_div(config->sliding_window, DI_KV_BLOCK_TOKENS) + 1;
+    const int64_t least = di_kv_blocks_for(layout, config, 0, context, step);
+    const int64_t wanted = least + (options->max_seqs - 1 + MIN_SNAPSHOTS) * each;
+    return di_max_i64(least, di_min_i64(wanted, budget / layout->groups[0].block_bytes));
+}
+
+static void size_pools(const di_config *config, const di_effective_options *options,
+                       di_memplan *plan)
+{
+    di_kv_layout layout;
+    di_kv_layout_init(config, &layout);
+    const int64_t budget = options->kv_cache_bytes ? options->kv_cache_bytes : machine_bytes() / 8;
+    plan->kv_blocks[0] = window_blocks(&layout, config, options, plan->context_len, budget / 2);
+    plan->kv_total_bytes = plan->kv_bytes[0] = plan->kv_blocks[0] * layout.groups[0].block_bytes;
+    int64_t logical_bytes = 0; /* of the compressed entries of DI_KV_BLOCK_TOKENS tokens */
+    for (int g = 1; g < layout.n_groups; g++)
+        logical_bytes += layout.groups[g].block_bytes;
+    for (int g = 1; g < layout.n_groups; g++) {
+        const int64_t one = di_ceil_div(plan->context_len, DI_KV_BLOCK_TOKENS) + 1;
+        const int64_t all = one * options->max_seqs; /* more could never be used */
+        const int64_t fits = (budget - plan->kv_bytes[0]) / logical_bytes;
+        plan->kv_blocks[g] = di_max_i64(one, di_min_i64(all, fits));
+        plan->kv_bytes[g] = plan->kv_blocks[g] * layout.groups[g].block_bytes;
+        plan->kv_total_bytes += plan->kv_bytes[g];
+    }
+}
+
 di_status di_memplan_compute(const di_config *config, const di_effective_options *options,
                              di_memplan *out)
 {
-    int64_t context;
-    DI_TRY(di_memplan_max_context(config, options, &context));
-    di_kv_layout layout;
-    di_kv_layout_init(config, &layout);
     di_memplan plan = {0};
-    for (int g = 0; g < layout.n_groups; g++) {
-        plan.kv_bytes[g] = layout.groups[g].block_bytes *
-                           di_kv_blocks_for(&layout, config, g, context, options->max_step_tokens);
-        plan.kv_total_bytes += plan.kv_bytes[g];
-    }
-    plan.scratch_bytes =
-        di_forward_scratch_bytes(config, options->max_step_tokens, context, options->n_threads);
-    plan.logits_bytes = 4 * config->vocab_size;
+    DI_TRY(limit_context(config, options, &plan.context_len));
+    size_pools(config, options, &plan);
+    plan.scratch_bytes = di_forward_scratch_bytes(config, options->max_step_tokens,
+                                                  plan.context_len, options->n_threads);
+    plan.logits_bytes =
+        4 * config->vocab_size * di_min_i64(options->max_seqs, options->max_step_tokens);
     plan.total_bytes = plan.kv_total_bytes + plan.scratch_bytes + plan.logits_bytes;
-    *out = plan;
-    return DI_OK;
-}
-
-static int64_t machine_bytes(void)
-{
-    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-}
-
-di_status di_memplan_check(const di_config *config, const di_effective_options *options)
-{
-    di_memplan plan;
-    DI_TRY(di_memplan_compute(config, options, &plan));
     if (plan.total_bytes > machine_bytes())
-        return di_fail(
-            DI_ERR_MEMORY,
-            "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld), found %lld "
-            "on this machine; lower max_context_len or max_step_tokens",
-            (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
-            (long long)plan.scratch_bytes, (long long)machine_bytes());
+        return di_fail(DI_ERR_MEMORY,
+                       "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld), found "
+                       "%lld on this machine; lower kv_cache_bytes, max_context_len or "
+                       "max_step_tokens",
+                       (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
+                       (long long)plan.scratch_bytes, (long long)machine_bytes());
+    *out = plan;
     return DI_OK;
 }
 
 static void print_row(FILE *out, const char *what, int64_t bytes)
 {
-    fprintf(out, "  %-34s %16lld B  %10.2f MiB\n", what, (long long)bytes,
+    fprintf(out, "  %-38s %16lld B  %10.2f MiB\n", what, (long long)bytes,
             (double)bytes / (1024.0 * 1024.0));
 }
 
@@ -67,25 +90,26 @@ di_status di_memplan_print(const di_config *config, const di_options *options, F
 {
     di_effective_options effective;
     di_memplan plan;
-    int64_t context;
     DI_TRY(di_options_resolve(options, &effective));
-    DI_TRY(di_memplan_max_context(config, &effective, &context));
     DI_TRY(di_memplan_compute(config, &effective, &plan));
     di_kv_layout layout;
     di_kv_layout_init(config, &layout);
-    fprintf(out, "memory plan: context %lld tokens, steps of %d tokens, %d threads\n",
-            (long long)context, effective.max_step_tokens, effective.n_threads);
+    fprintf(out, "memory plan: context %lld tokens, steps of %d tokens, %d sequences, %d threads\n",
+            (long long)plan.context_len, effective.max_step_tokens, effective.max_seqs,
+            effective.n_threads);
     fprintf(out, "  bytes an entry: window %lld, compressed %lld, index key %lld\n",
             (long long)di_kv_entry_bytes(&layout, DI_KV_WINDOW),
             (long long)di_kv_entry_bytes(&layout, DI_KV_COMPRESSED),
             (long long)di_kv_entry_bytes(&layout, DI_KV_INDEX));
     for (int g = 0; g < layout.n_groups; g++) {
+        const di_kv_group *group = &layout.groups[g];
         char name[64];
-        if (layout.groups[g].is_window)
-            snprintf(name, sizeof name, "KV window, %d layers", layout.groups[g].n_layers);
+        if (group->is_window)
+            snprintf(name, sizeof name, "KV window, %d layers, %lld blocks", group->n_layers,
+                     (long long)plan.kv_blocks[g]);
         else
-            snprintf(name, sizeof name, "KV ratio %d, %d source layers", layout.groups[g].ratio,
-                     layout.groups[g].n_layers);
+            snprintf(name, sizeof name, "KV ratio %d, %d sources, %lld blocks", group->ratio,
+                     group->n_layers, (long long)plan.kv_blocks[g]);
         print_row(out, name, plan.kv_bytes[g]);
     }
     print_row(out, "step memory", plan.scratch_bytes);

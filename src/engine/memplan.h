@@ -5,24 +5,24 @@
 #include <stdio.h>
 
 #include "base/options.h"
-#include "core/config.h"
+#include "kv/layout.h"
 
 typedef struct di_memplan {
-    int64_t kv_bytes[3]; /* per KV group: window, then the compression ratios */
+    int64_t context_len;                 /* tokens a sequence may have */
+    int64_t kv_blocks[DI_MAX_KV_GROUPS]; /* of each group's pool */
+    int64_t kv_bytes[DI_MAX_KV_GROUPS];
     int64_t kv_total_bytes;
     int64_t scratch_bytes; /* step memory at max_step_tokens rows */
-    int64_t logits_bytes;  /* one row per sequence and step */
+    int64_t logits_bytes;  /* a row for each running sequence, as many as a step may sample */
     int64_t total_bytes;   /* without the mapped weights */
 } di_memplan;
 
-/* Context limit of a sequence: the option if given (at most the config's), else the config's. */
-DI_WARN_UNUSED di_status di_memplan_max_context(const di_config *config,
-                                                const di_effective_options *options, int64_t *out);
+/* Sizes the KV pools: windows for max_seqs running sequences and the windows the prefix cache
+ * keeps, in at most half of the budget, the rest for compressed entries; one sequence of
+ * context_len fits in any case. DI_ERR_MEMORY with the numbers if it is more than this machine has.
+ */
 DI_WARN_UNUSED di_status di_memplan_compute(const di_config *config,
                                             const di_effective_options *options, di_memplan *out);
-/* DI_ERR_MEMORY with the numbers if the plan is above the memory of this machine. */
-DI_WARN_UNUSED di_status di_memplan_check(const di_config *config,
-                                          const di_effective_options *options);
 DI_WARN_UNUSED di_status di_memplan_print(const di_config *config, const di_options *options,
                                           FILE *out);
 

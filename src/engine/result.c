@@ -43,44 +43,64 @@ static double milliseconds(int64_t from_ns, int64_t to_ns)
 static void set_times(const di_seq *seq, di_result *r)
 {
     const di_seq_times *t = &seq->times;
-    const int64_t n = di_seq_n_output(seq);
-    r->ttft_ms = milliseconds(t->submitted_ns, t->first_token_ns);
+    const size_t n = di_seq_n_output(seq);
+    r->ttft_ms = milliseconds(seq->entry->submitted_ns, t->first_token_ns);
     r->prefill_ms = milliseconds(t->prefill_ns, t->first_token_ns);
     r->decode_ms = n > 1 ? milliseconds(t->first_token_ns, t->last_token_ns) : 0.0;
     r->tokens_per_second = r->decode_ms > 0.0 ? (double)(n - 1) * 1e3 / r->decode_ms : 0.0;
 }
 
-static di_status fill(const di_seq *seq, result_box *box)
+static di_status fill(const di_seq *seq, di_arena *arena, di_result *r)
 {
-    di_result *r = &box->result;
-    const int32_t *ids = seq->tokens.tokens.data;
-    char *text;
-    DI_TRY(copy_ids(&box->arena, ids, seq->n_prompt, &r->prompt_token_ids));
-    DI_TRY(copy_ids(&box->arena, ids + seq->n_prompt, (size_t)di_seq_n_output(seq), &r->token_ids));
-    DI_TRY(DI_ARENA_NEW(&box->arena, seq->text.len + 1, &text));
+    const di_entry *e = seq->entry;
+    const int32_t *ids = seq->tokens.data;
+    char *text, *error = NULL;
+    DI_TRY(copy_ids(arena, ids, e->n_prompt, &r->prompt_token_ids));
+    DI_TRY(copy_ids(arena, ids + e->n_prompt, di_seq_n_output(seq), &r->token_ids));
+    DI_TRY(DI_ARENA_NEW(arena, seq->text.len + 1, &text));
     memcpy(text, di_buf_str(&seq->text), seq->text.len + 1);
-    if (seq->params.n_logprobs >= 0)
-        DI_TRY(copy_logprobs(&box->arena, &seq->logprobs, &r->logprobs));
-    if (seq->params.prompt_logprobs)
-        DI_TRY(copy_logprobs(&box->arena, &seq->prompt_logprobs, &r->prompt_logprobs));
-    r->id = seq->id;
-    r->n_prompt_token_ids = seq->n_prompt;
-    r->n_token_ids = (size_t)di_seq_n_output(seq);
+    if (e->params.n_logprobs >= 0)
+        DI_TRY(copy_logprobs(arena, &seq->logprobs, &r->logprobs));
+    if (e->params.prompt_logprobs)
+        DI_TRY(copy_logprobs(arena, &seq->prompt_logprobs, &r->prompt_logprobs));
+    if (seq->error)
+        DI_TRY(di_arena_strdup(arena, seq->error, &error));
+    r->id = e->id;
+    r->sample_index = seq->sample_index;
+    r->n_cached_tokens = (size_t)seq->n_cached;
+    r->n_prompt_token_ids = e->n_prompt;
+    r->n_token_ids = di_seq_n_output(seq);
     r->text = text;
     r->text_bytes = seq->text.len;
     r->finish_reason = seq->finish_reason;
-    r->seed = seq->seed;
+    r->seed = e->seed;
+    r->status = seq->status;
+    r->error = error ? error : "";
     set_times(seq, r);
     return DI_OK;
 }
 
-di_status di_seq_result(const di_seq *seq, di_result **out)
+static di_status fill_all(const di_entry *entry, result_box *box)
+{
+    di_result *r = &box->result;
+    DI_TRY(fill(&entry->seqs[0], &box->arena, r));
+    for (int32_t i = 1; i < entry->n_samples; i++) {
+        di_result *next;
+        DI_TRY(DI_ARENA_ZNEW(&box->arena, 1, &next));
+        DI_TRY(fill(&entry->seqs[i], &box->arena, next));
+        r->next = next;
+        r = next;
+    }
+    return DI_OK;
+}
+
+di_status di_entry_result(const di_entry *entry, di_result **out)
 {
     result_box *box = calloc(1, sizeof *box);
     if (!box)
         return di_fail_memory(sizeof *box, "a result");
     box->arena.chunk_bytes = 4096;
-    const di_status status = fill(seq, box);
+    const di_status status = fill_all(entry, box);
     if (status != DI_OK) {
         di_result_free(&box->result);
         return status;

@@ -5,25 +5,27 @@
 
 #include "base/options.h"
 #include "core/ids.h"
+#include "engine/memplan.h"
 #include "engine/model.h"
+#include "kv/cache.h"
 #include "model/forward.h"
 
 typedef struct di_runner {
     const di_model *model;
     di_effective_options options;
-    int64_t max_context_len; /* tokens of a sequence: the lower of option and config */
+    di_memplan memplan;
     di_plan plan;
     di_pool *pool;
     di_kv_cache kv;
-    di_arena step; /* reset before each pass */
+    di_arena scratch; /* reset before each pass */
 } di_runner;
 
 /* A sequence as the runner sees it: tokens, their compressed ids and their KV places. */
 typedef struct di_runner_seq {
     di_ids tokens;
-    di_ids engram_ids; /* as many as tokens, if the model has engram layers */
-    di_kv_seq kv;      /* kv.len tokens have been computed */
-    bool has_kv;       /* between begin and release */
+    di_ids engram_ids;       /* as many as tokens, if the model has engram layers */
+    di_kv_seq kv;            /* kv.len tokens have been computed */
+    float *compressor_state; /* [n_compressors, 2, head_dim] */
 } di_runner_seq;
 
 /* One sequence's part of a pass: its next n_tokens tokens. */
@@ -44,10 +46,16 @@ DI_WARN_UNUSED di_status di_ids_check(const int32_t *ids, size_t n_ids, int64_t 
 /* Appends tokens (checked ids) to a sequence that starts zeroed. */
 DI_WARN_UNUSED di_status di_runner_seq_append(const di_runner *runner, di_runner_seq *seq,
                                               const int32_t *ids, size_t n_ids);
-/* Takes the sequence's cache state; release gives it back (fine without begin). */
-DI_WARN_UNUSED di_status di_runner_seq_begin(di_runner *runner, di_runner_seq *seq);
-void di_runner_seq_release(di_runner *runner, di_runner_seq *seq);
+/* Gives blocks and memory back; fine for a zeroed sequence. */
 void di_runner_seq_free(di_runner *runner, di_runner_seq *seq);
+
+/* Runs a batch whose sequences have places in the runner's KV cache. *logits [n_logit_rows,
+ * vocab_size], valid until the next pass. observer may be NULL. */
+DI_WARN_UNUSED di_status di_runner_execute(di_runner *runner, const di_batch *batch,
+                                           const di_observer *observer, float **logits);
+
+/* Memory for a sequence's compressor state, zeroed; free() it. */
+DI_WARN_UNUSED di_status di_compressor_state_new(const di_runner *runner, float **out);
 
 /* One forward pass over all works. *logits [wanted rows, vocab_size] in order of the works, valid
  * until the next pass. observer may be NULL. */

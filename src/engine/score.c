@@ -30,7 +30,6 @@ static di_status score_all(scorer *s, const int32_t *ids, size_t n_ids, int64_t 
                            int64_t chunk)
 {
     DI_TRY(di_runner_seq_append(&s->runner, &s->seq, ids, n_ids));
-    DI_TRY(di_runner_seq_begin(&s->runner, &s->seq));
     while (s->seq.kv.len < prefill)
         DI_TRY(score_rows(s, di_min_i64(chunk, prefill - s->seq.kv.len)));
     while (s->seq.kv.len < (int64_t)n_ids)
@@ -50,11 +49,11 @@ di_status di_score(di_model *model, const di_options *options, const int32_t *id
     DI_TRY(di_runner_init(model, options, &s.runner));
     const int64_t n = (int64_t)n_ids;
     di_status status = DI_OK;
-    if (n > s.runner.max_context_len)
+    if (n > s.runner.memplan.context_len)
         status = di_fail(DI_ERR_ARGUMENT,
                          "token_ids: found %lld tokens, wanted at most %lld, the "
                          "context limit",
-                         (long long)n, (long long)s.runner.max_context_len);
+                         (long long)n, (long long)s.runner.memplan.context_len);
     if (status == DI_OK) {
         int64_t prefill = n, chunk = s.runner.options.max_step_tokens;
         if (score && score->prefill >= 0 && score->prefill < n)

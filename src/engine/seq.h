@@ -1,13 +1,12 @@
-/* A request in the engine: its prompt and output tokens, where it stands, and what it needs to
- * sample, to decode text and to stop. Owned by the engine from submission until its result is
- * taken. */
+/* A sample of a request in the engine: its tokens, where it stands, and what it needs to decode
+ * text and to stop. A request with n samples has n sequences; the first one prefills for all. */
 #ifndef DI_ENGINE_SEQ_H
 #define DI_ENGINE_SEQ_H
 
 #include "base/arena.h"
-#include "engine/runner.h"
-#include "sample/sampler.h"
+#include "engine/slot.h"
 #include "sample/stop.h"
+#include "sched/scheduler.h"
 #include "text/detokenizer.h"
 
 /* Logprobs by position, filled as they come. */
@@ -17,25 +16,21 @@ typedef struct di_logprob_list {
 } di_logprob_list;
 
 typedef struct di_seq_times {
-    int64_t submitted_ns, prefill_ns, first_token_ns, last_token_ns; /* 0 = not yet */
+    int64_t prefill_ns, first_token_ns, last_token_ns; /* 0 = not yet */
 } di_seq_times;
 
-typedef struct di_seq di_seq;
-struct di_seq {
-    di_seq *next; /* in the engine's list of waiting or finished requests */
-    di_request_id id;
-    bool is_private; /* submitted by di_generate: its outputs are not for di_engine_poll */
-    di_arena arena;  /* everything of this request that only grows */
-    di_sampling_params params; /* owned copy, in arena */
-    uint64_t seed;
-    const int32_t *finish_ids; /* EOS ids (unless ignore_eos) and stop ids, in arena */
-    size_t n_finish_ids;
-    int64_t max_new_tokens; /* max_tokens cut to the context limit */
+typedef struct di_entry di_entry;
 
-    di_runner_seq tokens; /* prompt, then output; tokens.kv.len of them computed */
-    size_t n_prompt;
-    di_sampler_state sampler;
-    bool has_sampler;
+typedef struct di_seq {
+    di_sched_seq sched; /* first: the scheduler's items lead back here */
+    di_entry *entry;
+    int32_t sample_index;
+    di_ids tokens;    /* known: prompt, then collected output */
+    di_slot *slot;    /* NULL before its first pass and after its last was collected */
+    int64_t n_cached; /* prompt tokens its first admission took from the prefix cache */
+    int64_t n_scored; /* prompt positions whose logprobs have been asked of passes */
+
+    di_arena arena; /* what only grows */
     di_detokenizer detokenizer;
     di_stop_matcher *stop;
     di_buf text; /* output text so far */
@@ -45,20 +40,45 @@ struct di_seq {
     di_finish_reason finish_reason; /* DI_FINISH_NONE = waiting or running */
     di_status status;
     char *error; /* in arena; NULL = none */
+} di_seq;
+
+/* A request: what its samples share. The engine keeps it until its result is taken. */
+struct di_entry {
+    di_entry *next; /* in one of the engine's lists */
+    di_request_id id;
+    bool is_private;  /* submitted by di_generate: its outputs are not for di_engine_poll */
+    bool is_finished; /* all samples have ended */
+    di_arena arena;
+    di_sampling_params params; /* owned copy, in arena */
+    uint64_t seed;
+    const int32_t *finish_ids; /* EOS ids (unless ignore_eos) and stop ids, in arena */
+    size_t n_finish_ids;
+    size_t n_prompt;
+    int64_t max_len;                   /* prompt and most new tokens, cut to the context limit */
+    int64_t submitted_ns, deadline_ns; /* deadline 0 = none */
+    int32_t n_samples, n_ended;
+    uint64_t last_step; /* the last step it is part of */
+    di_seq *seqs;       /* [n_samples] */
 };
 
-static inline int64_t di_seq_n_output(const di_seq *seq)
+static inline di_seq *di_seq_of(di_sched_seq *sched)
 {
-    return (int64_t)(seq->tokens.tokens.len - seq->n_prompt);
+    return (di_seq *)sched;
 }
 
-/* Checks a request against model and limits and makes its sequence. */
-DI_WARN_UNUSED di_status di_seq_create(const di_runner *runner, const di_request *request,
-                                       di_seq **out);
-void di_seq_destroy(di_runner *runner, di_seq *seq); /* NULL is fine */
+static inline size_t di_seq_n_output(const di_seq *seq)
+{
+    return seq->tokens.len - seq->entry->n_prompt;
+}
+
+/* Checks a request against model and limits and makes its sequences. */
+DI_WARN_UNUSED di_status di_entry_create(const di_runner *runner, const di_request *request,
+                                         di_entry **out);
+/* NULL is fine. Its sequences must have ended. */
+void di_entry_destroy(di_entry *entry);
 DI_WARN_UNUSED di_status di_logprob_list_add(di_seq *seq, di_logprob_list *list,
                                              const di_position_logprobs *logprobs);
-/* The public result of a finished sequence. */
-DI_WARN_UNUSED di_status di_seq_result(const di_seq *seq, di_result **out);
+/* The public result of a finished request. */
+DI_WARN_UNUSED di_status di_entry_result(const di_entry *entry, di_result **out);
 
 #endif

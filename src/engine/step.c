@@ -1,10 +1,36 @@
-/* The step: the engine's table of contents. */
-#include "base/checked.h"
+/* The step: the engine's table of contents. A pass is launched, and an older one collected; with
+ * asynchronous scheduling one stays in flight between two steps. */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "engine/engine.h"
 
-/* Logits of every prompt row are held at once for prompt logprobs: a smaller prefill chunk. */
-enum { PROMPT_LOGPROBS_CHUNK = 64 };
+/* ------------------------------------------------------------------------------- what came in */
+
+static di_entry *take_inbox(di_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    di_entry *first = engine->inbox.first;
+    engine->inbox = (di_entry_list){NULL, NULL};
+    pthread_mutex_unlock(&engine->lock);
+    return first;
+}
+
+static void drain_inbox(di_engine *engine)
+{
+    for (di_entry *e = take_inbox(engine), *next; e; e = next) {
+        next = e->next;
+        di_entry_list_push(&engine->active, e);
+        engine->n_deadlines += e->deadline_ns != 0;
+        engine->stats.prompt_tokens += e->n_prompt;
+        di_seq *seq = &e->seqs[0];
+        seq->sched.order = ++engine->last_order;
+        if (e->max_len == (int64_t)e->n_prompt && !e->params.prompt_logprobs)
+            di_entry_finish(engine, e, DI_FINISH_LENGTH, DI_OK); /* nothing was asked for */
+        else
+            di_scheduler_add(&engine->scheduler, &seq->sched);
+    }
+}
 
 static bool take_cancelled(di_engine *engine, di_request_id *id)
 {
@@ -16,110 +42,151 @@ static bool take_cancelled(di_engine *engine, di_request_id *id)
     return found;
 }
 
-static di_seq *take_waiting(di_engine *engine, di_request_id id)
-{
-    pthread_mutex_lock(&engine->lock);
-    di_seq *first = engine->waiting.first;
-    di_seq *seq = first ? di_seq_list_take(&engine->waiting, id ? id : first->id) : NULL;
-    pthread_mutex_unlock(&engine->lock);
-    return seq;
-}
-
-/* Ends the requests that were cancelled since the last step. Ids no longer here are ignored. */
+/* Ids that are no longer active are ignored. */
 static void drain_cancelled(di_engine *engine)
 {
     di_request_id id;
     while (take_cancelled(engine, &id)) {
-        di_seq *seq = engine->running && engine->running->id == id ? engine->running
-                                                                   : take_waiting(engine, id);
-        if (seq)
-            di_engine_finish(engine, seq, DI_FINISH_CANCELLED, DI_OK);
+        di_entry *entry = di_entry_list_find(&engine->active, id);
+        if (entry)
+            di_entry_finish(engine, entry, DI_FINISH_CANCELLED, DI_OK);
     }
 }
 
-/* Makes the oldest waiting request the running one. */
-static void admit(di_engine *engine)
+static void drain_expired(di_engine *engine)
 {
-    while (!engine->running) {
-        di_seq *seq = take_waiting(engine, 0);
-        if (!seq)
-            return;
-        const di_status status = di_runner_seq_begin(&engine->runner, &seq->tokens);
-        if (status != DI_OK)
-            di_engine_finish(engine, seq, DI_FINISH_ERROR, status);
-        else if (seq->max_new_tokens == 0 && !seq->params.prompt_logprobs)
-            di_engine_finish(engine, seq, DI_FINISH_LENGTH, DI_OK);
-        else
-            engine->running = seq;
+    const int64_t now = engine->n_deadlines ? di_clock_ns() : 0;
+    for (di_entry *e = engine->active.first, *next; now && e; e = next) {
+        next = e->next;
+        if (!e->deadline_ns || now < e->deadline_ns)
+            continue;
+        const di_status status =
+            di_fail(DI_ERR_CANCELLED, "timeout: the request did not end within %lld ms",
+                    (long long)((e->deadline_ns - e->submitted_ns) / 1000000));
+        di_entry_finish(engine, e, DI_FINISH_ERROR, status);
     }
 }
 
-static di_work schedule(const di_engine *engine, di_seq *seq)
+/* ------------------------------------------------------------------------------- launch */
+
+static di_step *take_step(di_engine *engine)
 {
-    const int64_t left = (int64_t)seq->tokens.tokens.len - seq->tokens.kv.len;
-    const bool is_prompt = di_seq_n_output(seq) == 0;
-    int64_t budget = engine->runner.options.max_step_tokens;
-    if (is_prompt && seq->params.prompt_logprobs)
-        budget = di_min_i64(budget, PROMPT_LOGPROBS_CHUNK);
-    if (!seq->times.prefill_ns)
-        seq->times.prefill_ns = di_clock_ns();
-    return (di_work){
-        .seq = &seq->tokens,
-        .n_tokens = di_min_i64(left, budget),
-        .wants_all_logits = is_prompt && seq->params.prompt_logprobs,
-        .wants_last_logits = left <= budget,
-    };
+    di_step *step = engine->free_steps;
+    if (step)
+        engine->free_steps = step->next;
+    else
+        step = calloc(1, sizeof *step);
+    return step;
 }
 
-/* Logprobs of the prompt tokens that follow the rows first .. first + n - 1. */
-static di_status collect_prompt_logprobs(di_engine *engine, di_seq *seq, int64_t first, int64_t n,
-                                         const float *logits)
+static void recycle_step(di_engine *engine, di_step *step)
 {
-    const int64_t vocab = engine->sampler.vocab_size;
-    const int32_t n_logprobs = seq->params.n_logprobs < 0 ? 0 : seq->params.n_logprobs;
-    for (int64_t i = 0; i < n && first + i + 1 < (int64_t)seq->n_prompt; i++) {
-        di_position_logprobs logprobs;
-        DI_TRY(di_sample_given(&engine->sampler, logits + i * vocab, first + i + 1,
-                               seq->tokens.tokens.data[first + i + 1], n_logprobs, &logprobs));
-        DI_TRY(di_logprob_list_add(seq, &seq->prompt_logprobs, &logprobs));
+    const di_arena arena = step->arena;
+    *step = (di_step){.arena = arena};
+    di_arena_reset(&step->arena);
+    step->next = engine->free_steps;
+    engine->free_steps = step;
+}
+
+/* Without memory for the step, the sequences it was for end. */
+static void fail_step(di_engine *engine, int32_t n_items, di_step *step, di_status status)
+{
+    const di_step failed = {.status = status};
+    char *error = NULL;
+    if (step && di_arena_strdup(&step->arena, di_last_error(), &error) != DI_OK)
+        error = NULL;
+    for (int32_t i = 0; i < n_items; i++) {
+        di_seq *seq = di_seq_of(engine->items[i].seq);
+        seq->sched.n_in_flight--;
+        di_error_set_text(error ? error : di_status_name(failed.status));
+        di_seq_finish(engine, seq, DI_FINISH_ERROR, status);
     }
-    return DI_OK;
-}
-
-/* Samples the next token if the pass reached the end of the sequence's tokens. */
-static di_status sample_next(di_engine *engine, di_seq *seq, const di_work *work,
-                             const float *logits)
-{
-    if (!work->wants_last_logits)
-        return DI_OK;
-    if (seq->max_new_tokens == 0) {
-        di_engine_finish(engine, seq, DI_FINISH_LENGTH, DI_OK);
-        return DI_OK;
+    for (int32_t i = 0; step && i < step->n_forks; i++) {
+        step->forks[i].seq->sched.n_in_flight--;
+        di_seq_finish(engine, step->forks[i].seq, DI_FINISH_ERROR, status);
     }
-    const int64_t last = work->wants_all_logits ? work->n_tokens - 1 : 0;
-    di_sample_out sampled;
-    DI_TRY(di_sample(&engine->sampler, &seq->sampler, logits + last * engine->sampler.vocab_size,
-                     (int64_t)seq->tokens.tokens.len, &sampled));
-    return di_engine_commit(engine, seq, sampled.token_id, &sampled.logprobs);
+    di_prefix_cache_flush(&engine->prefix);
+    for (di_entry *e = engine->active.first, *next; e; e = next) {
+        next = e->next;
+        di_entry_settle(engine, e);
+    }
+    if (step)
+        recycle_step(engine, step);
 }
 
-static di_status run_one(di_engine *engine, di_seq *seq)
+/* Schedules a pass and starts it; false if nothing can run now. */
+static bool launch_next(di_engine *engine)
 {
-    const di_work work = schedule(engine, seq);
-    const int64_t first = seq->tokens.kv.len;
-    float *logits;
-    DI_TRY(di_runner_forward(&engine->runner, &work, 1, NULL, &logits));
-    if (work.wants_all_logits)
-        DI_TRY(collect_prompt_logprobs(engine, seq, first, work.n_tokens, logits));
-    return sample_next(engine, seq, &work, logits);
+    const int32_t n_items = di_scheduler_next(&engine->scheduler, engine->items);
+    if (n_items == 0)
+        return false;
+    di_step *step = take_step(engine);
+    const di_status status =
+        step ? di_step_build(engine, n_items, step) : di_fail_memory(sizeof *step, "a step");
+    if (status != DI_OK) {
+        fail_step(engine, n_items, step, status);
+        return true;
+    }
+    engine->in_flight[engine->n_in_flight++] = step;
+    engine->stats.n_steps++;
+    engine->stats.computed_tokens += (uint64_t)step->made.batch.n_rows;
+    engine->executor.launch(engine->executor.self, step);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------- collect */
+
+static void note_times(di_engine *engine, const di_step *step)
+{
+    engine->stats.busy_ns += (uint64_t)(step->finished_ns - step->started_ns);
+    if (engine->last_finished_ns && step->started_ns > engine->last_finished_ns)
+        engine->stats.idle_ns += (uint64_t)(step->started_ns - engine->last_finished_ns);
+    engine->last_finished_ns = step->finished_ns;
+}
+
+static void collect_oldest(di_engine *engine, int64_t *waited_ns)
+{
+    di_step *step = engine->in_flight[0];
+    const int64_t from = di_clock_ns();
+    engine->executor.collect(engine->executor.self, step);
+    *waited_ns += di_clock_ns() - from;
+    for (int i = 1; i < engine->n_in_flight; i++)
+        engine->in_flight[i - 1] = engine->in_flight[i];
+    engine->n_in_flight--;
+    note_times(engine, step);
+    di_step_commit(engine, step);
+    recycle_step(engine, step);
+}
+
+/* ------------------------------------------------------------------------------- statistics */
+
+static void publish(di_engine *engine)
+{
+    di_engine_stats *s = &engine->stats;
+    const di_sched_stats *sched = &engine->scheduler.stats;
+    s->n_waiting = engine->scheduler.waiting.n;
+    s->n_running = engine->scheduler.running.n;
+    s->n_preemptions = sched->n_preemptions;
+    s->cached_prompt_tokens = sched->cached_tokens;
+    s->replayed_tokens = sched->replayed_tokens;
+    s->kv_blocks_used = s->kv_blocks_cached = s->kv_blocks_free = 0;
+    for (int g = 0; g < engine->runner.kv.layout.n_groups; g++) {
+        const di_block_pool *pool = &engine->runner.kv.pools[g];
+        s->kv_blocks_free += (uint64_t)pool->n_free;
+        s->kv_blocks_cached += (uint64_t)pool->n_cached;
+        s->kv_blocks_used += (uint64_t)(pool->n_blocks - pool->n_free - pool->n_cached);
+    }
+    pthread_mutex_lock(&engine->lock);
+    engine->published = *s;
+    pthread_mutex_unlock(&engine->lock);
 }
 
 static bool has_work(di_engine *engine)
 {
     pthread_mutex_lock(&engine->lock);
-    const bool waits = engine->waiting.first != NULL;
+    const bool has_new = engine->inbox.first != NULL;
     pthread_mutex_unlock(&engine->lock);
-    return waits || engine->running;
+    return has_new || engine->active.first;
 }
 
 di_status di_engine_step(di_engine *engine, bool *has_more)
@@ -127,14 +194,21 @@ di_status di_engine_step(di_engine *engine, bool *has_more)
     if (!engine)
         return di_fail(DI_ERR_ARGUMENT, "di_engine_step: engine must not be NULL");
     pthread_mutex_lock(&engine->step_lock);
+    const int64_t from = di_clock_ns();
+    int64_t waited_ns = 0;
+    drain_inbox(engine);
     drain_cancelled(engine);
-    admit(engine);
-    di_seq *seq = engine->running;
-    const di_status status = seq ? run_one(engine, seq) : DI_OK;
-    if (status != DI_OK) /* concerns this request alone */
-        di_engine_finish(engine, seq, DI_FINISH_ERROR, status);
-    if (has_more)
-        *has_more = has_work(engine);
+    drain_expired(engine);
+    const bool launched = launch_next(engine);
+    if (engine->n_in_flight == engine->max_in_flight || (!launched && engine->n_in_flight > 0))
+        collect_oldest(engine, &waited_ns);
+    const bool more = has_work(engine);
+    if (!more)
+        engine->last_finished_ns = 0;
+    engine->stats.schedule_ns += (uint64_t)(di_clock_ns() - from - waited_ns);
+    publish(engine);
     pthread_mutex_unlock(&engine->step_lock);
+    if (has_more)
+        *has_more = more;
     return DI_OK;
 }

@@ -55,7 +55,8 @@ di_paged di_kv_cache_view(const di_kv_cache *cache, int layer, di_kv_store store
 /* Copies a block's entries of all layers and stores. */
 void di_kv_cache_copy_block(const di_kv_cache *cache, const di_kv_copy *copy);
 
-/* A sequence starts zeroed. Release gives all blocks back, the newest first, and frees the tables. */
+/* A sequence starts zeroed. Release gives all blocks back, the newest first, and frees the tables.
+ */
 void di_kv_seq_release(di_kv_cache *cache, di_kv_seq *seq);
 /* Blocks that extending to new_len takes from a group (after the window's left blocks are dropped).
  */

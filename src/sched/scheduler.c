@@ -160,7 +160,8 @@ static int64_t tokens_left(const di_sched_seq *seq)
     return seq->n_tokens - seq->kv.len;
 }
 
-/* Gives n tokens of a sequence their places and adds it to the plan; false if a pool is too empty. */
+/* Gives n tokens of a sequence their places and adds it to the plan; false if a pool is too empty.
+ */
 static bool try_add(di_scheduler *s, di_sched_seq *seq, int64_t n, plan *p)
 {
     const int64_t first = seq->kv.len;
@@ -220,8 +221,8 @@ static bool admit(di_scheduler *s, di_sched_seq *seq)
             return false;
     seq->kv = (di_kv_seq){.len = 0};
     di_prefix_hit hit = {0, 0};
-    if (!seq->is_cold && di_prefix_cache_adopt(s->prefix, &seq->kv, seq->tokens, seq->n_tokens,
-                                               &hit) != DI_OK)
+    if (!seq->is_cold &&
+        di_prefix_cache_adopt(s->prefix, &seq->kv, seq->tokens, seq->n_tokens, &hit) != DI_OK)
         hit = (di_prefix_hit){0, 0};
     if (!has_blocks(s, seq, seq->n_tokens)) {
         di_kv_seq_release(s->kv, &seq->kv);
@@ -237,8 +238,8 @@ static bool admit(di_scheduler *s, di_sched_seq *seq)
     return true;
 }
 
-/* Prefills of this step: running ones, then waiting ones that can be admitted, in order; the first that
- * cannot stops the line, so that none is passed for ever. */
+/* Prefills of this step: running ones, then waiting ones that can be admitted, in order; the first
+ * that cannot stops the line, so that none is passed for ever. */
 static int32_t gather_prefills(di_scheduler *s, di_sched_seq **out)
 {
     int32_t n = list_running(s, false, MAX_PREFILLS, out);
@@ -250,7 +251,8 @@ static int32_t gather_prefills(di_scheduler *s, di_sched_seq **out)
     return n;
 }
 
-/* Shares the budget equally, from the shortest on: what one does not need is for the longer ones. */
+/* Shares the budget equally, from the shortest on: what one does not need is for the longer ones.
+ */
 static void schedule_prefills(di_scheduler *s, plan *p)
 {
     if (p->budget <= 0)
@@ -266,8 +268,9 @@ static void schedule_prefills(di_scheduler *s, plan *p)
     }
     for (int32_t i = 0; i < n && p->budget > 0; i++) {
         const int64_t share = di_ceil_div(p->budget, n - i);
+        const int64_t most = list[i]->max_chunk ? list[i]->max_chunk : share;
         if (list[i]->is_running)
-            add(s, list[i], di_min_i64(tokens_left(list[i]), share), p);
+            add(s, list[i], di_min_i64(tokens_left(list[i]), di_min_i64(share, most)), p);
     }
 }
 

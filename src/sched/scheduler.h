@@ -1,18 +1,18 @@
-/* Which tokens of which sequences the next pass computes. Pure bookkeeping: knows KV blocks and token
- * counts, but no model, no device and no clock of its own.
+/* Which tokens of which sequences the next pass computes. Pure bookkeeping: knows KV blocks and
+ * token counts, but no model, no device and no clock of its own.
  *
- * A sequence is waiting (no KV places), running, or ended (unknown to the scheduler). Its tokens are
- * known, or in flight: a pass that was scheduled will sample them. What is left to compute is
+ * A sequence is waiting (no KV places), running, or ended (unknown to the scheduler). Its tokens
+ * are known, or in flight: a pass that was scheduled will sample them. What is left to compute is
  * n_tokens - kv.len; a running sequence whose tokens are all computed waits for a token in flight.
  *
  * One step: running sequences with one token left (decode) come first, in order of (priority,
- * arrival). What is left of the token budget goes to prefills, running and waiting: shared out so that
- * short prompts pass a long one and the long one still moves. A waiting sequence is admitted if the
- * pools hold all its present tokens. If a running sequence finds no block, the last one after it in
- * order is preempted: its blocks are given back and it computes its tokens again later. A sequence
- * preempted max_preemptions times is pinned: never again, and at most one pinned one runs at a time; it
- * may preempt anyone, and fits the pools alone, so it gets through. A running sequence that finds
- * neither a block nor a victim waits with what it has. */
+ * arrival). What is left of the token budget goes to prefills, running and waiting: shared out so
+ * that short prompts pass a long one and the long one still moves. A waiting sequence is admitted
+ * if the pools hold all its present tokens. If a running sequence finds no block, the last one
+ * after it in order is preempted: its blocks are given back and it computes its tokens again later.
+ * A sequence preempted max_preemptions times is pinned: never again, and at most one pinned one
+ * runs at a time; it may preempt anyone, and fits the pools alone, so it gets through. A running
+ * sequence that finds neither a block nor a victim waits with what it has. */
 #ifndef DI_SCHED_SCHEDULER_H
 #define DI_SCHED_SCHEDULER_H
 
@@ -21,24 +21,26 @@
 typedef struct di_sched_seq di_sched_seq;
 struct di_sched_seq {
     /* Set by the owner before di_scheduler_add. */
-    int priority;           /* lower is first */
-    uint64_t order;         /* arrival, unique */
-    const int32_t *tokens;  /* the known ones; may move between steps */
-    int64_t n_known;        /* tokens known; raised by the owner as they are collected */
-    int64_t n_tokens;       /* known and in flight */
+    int priority;          /* lower is first */
+    uint64_t order;        /* arrival, unique */
+    const int32_t *tokens; /* the known ones; may move between steps */
+    int64_t n_known;       /* tokens known; raised by the owner as they are collected */
+    int64_t n_tokens;      /* known and in flight */
     int64_t n_prompt;
-    int64_t max_len;        /* no token is sampled beyond this length */
-    int32_t n_samples;      /* places it takes among the running ones: itself and its forks to come */
-    bool is_cold;           /* takes nothing from the prefix cache (prompt logprobs need every row) */
+    int64_t max_len;   /* no token is sampled beyond this length */
+    int32_t n_samples; /* places it takes among the running ones: itself and its forks to come */
+    int64_t max_chunk; /* most prompt tokens of one pass; 0 = no limit */
+    bool is_cold;      /* takes nothing from the prefix cache (prompt logprobs need every row) */
 
     /* The scheduler's. */
     di_sched_seq *prev, *next; /* in waiting or running, in order */
     bool is_waiting, is_running, is_pinned;
     bool has_kv;
-    di_kv_seq kv;          /* kv.len tokens have been given to passes */
+    di_kv_seq kv; /* kv.len tokens have been given to passes */
     int32_t n_preemptions;
-    int32_t n_in_flight;   /* passes that hold it and have not been collected; the owner counts down */
-    int64_t n_cached;      /* tokens its last admission took from the prefix cache */
+    int32_t
+        n_in_flight;  /* passes that hold it and have not been collected; the owner counts down */
+    int64_t n_cached; /* tokens its last admission took from the prefix cache */
     uint64_t planned_step; /* the last step it is part of */
 };
 
@@ -84,17 +86,17 @@ void di_scheduler_free(di_scheduler *scheduler);
 
 /* Queues a sequence. Its tokens must fit the pools when nothing else runs. */
 void di_scheduler_add(di_scheduler *scheduler, di_sched_seq *seq);
-/* A further sample of a running sequence whose prompt has just been given to a pass: shares its blocks
- * and runs. */
+/* A further sample of a running sequence whose prompt has just been given to a pass: shares its
+ * blocks and runs. */
 DI_WARN_UNUSED di_status di_scheduler_fork(di_scheduler *scheduler, di_sched_seq *from,
                                            di_sched_seq *to);
-/* Takes a sequence out, waiting or running, and gives its blocks back (after telling the prefix cache
- * of them). Passes in flight may still write to the blocks: they run before any pass that gets the
- * blocks anew. Fine for a sequence that is neither. */
+/* Takes a sequence out, waiting or running, and gives its blocks back (after telling the prefix
+ * cache of them). Passes in flight may still write to the blocks: they run before any pass that
+ * gets the blocks anew. Fine for a sequence that is neither. */
 void di_scheduler_remove(di_scheduler *scheduler, di_sched_seq *seq);
 
-/* Plans one pass: items [at least max_step_tokens long], returns how many. Counts up n_in_flight of the
- * items' sequences. 0 = nothing can run now. */
+/* Plans one pass: items [at least max_step_tokens long], returns how many. Counts up n_in_flight of
+ * the items' sequences. 0 = nothing can run now. */
 int32_t di_scheduler_next(di_scheduler *scheduler, di_sched_item *items);
 
 /* The scheduler's own invariants; for tests. */

@@ -133,11 +133,10 @@ static layer_check run_layers(const di_golden *golden, int index, bool injects_t
     const di_observer observer = {&c, compare_layer, check_topk, check_engram};
     const di_options options = {.n_threads = 2, .max_step_tokens = 2048};
     di_runner runner;
-    di_runner_seq seq = {.has_kv = false};
+    di_runner_seq seq = {.compressor_state = NULL};
     require(di_runner_init(golden->model, &options, &runner));
     require(di_runner_seq_append(&runner, &seq, di_golden_i32(golden, NULL, "case%d.tokens", index),
                                  (size_t)c.n));
-    require(di_runner_seq_begin(&runner, &seq));
     float *logits;
     const di_work work = {.seq = &seq, .n_tokens = c.n, .wants_last_logits = true};
     require(di_runner_forward(&runner, &work, 1, &observer, &logits));

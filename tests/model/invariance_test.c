@@ -31,9 +31,8 @@ static di_runner open_runner(const di_golden *golden, int n_threads)
 
 static void open_seq(di_runner *runner, const int32_t *tokens, int64_t n, di_runner_seq *seq)
 {
-    *seq = (di_runner_seq){.has_kv = false};
+    *seq = (di_runner_seq){.compressor_state = NULL};
     require(di_runner_seq_append(runner, seq, tokens, (size_t)n));
-    require(di_runner_seq_begin(runner, seq));
 }
 
 /* One pass over the sequence's next n tokens; their logits go to out [n, vocab]. */
@@ -294,18 +293,18 @@ static void wanted_rows(void **state)
  * takes can be written before it. */
 static void single_chunk(di_runner *runner, size_t peak_bytes)
 {
-    di_arena_free(&runner->step);
-    runner->step.chunk_bytes = peak_bytes + (1 << 20);
+    di_arena_free(&runner->scratch);
+    runner->scratch.chunk_bytes = peak_bytes + (1 << 20);
 }
 
 static void poison_step_memory(di_runner *runner)
 {
     unsigned char *memory;
-    const size_t n = runner->step.chunk_bytes;
-    di_arena_reset(&runner->step);
-    require(DI_ARENA_NEW(&runner->step, n, &memory));
+    const size_t n = runner->scratch.chunk_bytes;
+    di_arena_reset(&runner->scratch);
+    require(DI_ARENA_NEW(&runner->scratch, n, &memory));
     memset(memory, 0xff, n);
-    di_arena_reset(&runner->step);
+    di_arena_reset(&runner->scratch);
 }
 
 /* NaN in every byte of every block: no sequence's leftovers could be worse. */
@@ -329,7 +328,7 @@ static void dirty_memory(void **state)
     float *out = malloc((size_t)(n * vocab) * sizeof *out);
     assert_non_null(out);
     const int64_t chunks[] = {n, 31, 1};
-    single_chunk(&runner, runner.step.peak_bytes);
+    single_chunk(&runner, runner.scratch.peak_bytes);
     for (int i = 0; i < 3; i++) {
         poison_cache(&runner);
         di_runner_seq seq;
@@ -342,7 +341,7 @@ static void dirty_memory(void **state)
             at += step;
         }
         di_runner_seq_free(&runner, &seq);
-        assert_true(runner.step.peak_bytes <= runner.step.chunk_bytes);
+        assert_true(runner.scratch.peak_bytes <= runner.scratch.chunk_bytes);
         check_same(clean, out, n, vocab, "poisoned memory");
     }
     free(out);

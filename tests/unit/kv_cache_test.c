@@ -88,7 +88,7 @@ static void slots_follow_the_tables(void **state)
     (void)state;
     di_kv_cache cache = make_cache(200, 8);
     di_kv_seq seq;
-    require(di_kv_seq_init(&cache, &seq));
+    seq = (di_kv_seq){.len = 0};
     require(di_kv_seq_extend(&cache, &seq, 130));
     assert_int_equal(seq.len, 130);
     assert_int_equal(seq.n_blocks, 3);
@@ -117,7 +117,7 @@ static void window_blocks_are_given_back_when_no_row_sees_them(void **state)
     enum { WINDOW = 16 };
     di_kv_cache cache = make_cache(WINDOW, 8);
     di_kv_seq seq;
-    require(di_kv_seq_init(&cache, &seq));
+    seq = (di_kv_seq){.len = 0};
     for (int64_t len = 1; len <= 8 * DI_KV_BLOCK_TOKENS; len++) {
         require(di_kv_seq_extend(&cache, &seq, len));
         const int64_t oldest = di_max_i64(0, len - 1 - WINDOW + 1); /* seen by row len - 1 */
@@ -154,7 +154,7 @@ static void planned_window_pool_is_enough(void **state)
             di_kv_cache cache;
             require(di_kv_cache_init(c, blocks, &cache));
             di_kv_seq seq;
-            require(di_kv_seq_init(&cache, &seq));
+            seq = (di_kv_seq){.len = 0};
             while (seq.len < CONTEXT)
                 require(di_kv_seq_extend(&cache, &seq, di_min_i64(CONTEXT, seq.len + steps[s])));
             di_kv_seq_release(&cache, &seq);
@@ -170,8 +170,8 @@ static void a_full_pool_leaves_the_sequence_as_it_was(void **state)
     (void)state;
     di_kv_cache cache = make_cache(1000, 4);
     di_kv_seq a, b;
-    require(di_kv_seq_init(&cache, &a));
-    require(di_kv_seq_init(&cache, &b));
+    a = (di_kv_seq){.len = 0};
+    b = (di_kv_seq){.len = 0};
     require(di_kv_seq_extend(&cache, &a, 150)); /* three blocks */
     int32_t before[DI_MAX_KV_GROUPS][3];
     for (int g = 0; g < cache.layout.n_groups; g++)
@@ -235,7 +235,7 @@ static void check_ownership(const di_kv_cache *cache, const naive_seq *seqs)
 static void extend_randomly(di_kv_cache *cache, naive_seq *s, di_rng *rng)
 {
     if (!s->is_open) {
-        require(di_kv_seq_init(cache, &s->seq));
+        s->seq = (di_kv_seq){.len = 0};
         s->is_open = true;
         s->len = 0;
     }

@@ -1,0 +1,204 @@
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+
+/* A step being built. */
+typedef struct builder {
+    di_engine *engine;
+    di_step *step;
+    di_batch_part *parts; /* [items] */
+    int32_t n_rows, n_logit_rows;
+} builder;
+
+static di_status copy_tokens(builder *b, const di_seq *seq, int64_t first, int64_t n,
+                             const int32_t **out)
+{
+    int32_t *ids;
+    DI_TRY(DI_ARENA_NEW(&b->step->arena, (size_t)n, &ids));
+    memcpy(ids, seq->tokens.data + first, (size_t)n * sizeof *ids);
+    *out = ids;
+    return DI_OK;
+}
+
+static di_status take_slot(di_engine *engine, di_seq *seq)
+{
+    if (seq->slot)
+        return DI_OK;
+    const di_entry *e = seq->entry;
+    const di_sampler_setup setup = {
+        .params = &e->params,
+        .vocab_size = (int32_t)engine->runner.model->config.vocab_size,
+        .prompt = seq->tokens.data,
+        .n_prompt = e->n_prompt,
+        .finish_ids = e->finish_ids,
+        .n_finish_ids = e->n_finish_ids,
+        .seed = e->seed,
+        .sample_index = (uint32_t)seq->sample_index,
+    };
+    DI_TRY(di_slot_take(&engine->slots, &engine->runner, &setup, e->max_len, &seq->slot));
+    seq->n_cached = di_min_i64(seq->sched.n_cached, (int64_t)e->n_prompt);
+    return DI_OK;
+}
+
+/* Input tokens of an item. After a prefix hit the slot lacks the ids before the first row, of which
+ * Engram needs the last few. */
+static di_status set_tokens(builder *b, const di_sched_item *item, di_step_seq *out)
+{
+    const di_seq *seq = di_seq_of(item->seq);
+    if (item->first + item->n > item->seq->n_known) /* the one token in flight */
+        return DI_OK;
+    const int64_t history = b->engine->runner.model->config.engram_max_ngram_size;
+    const bool is_after_hit = item->first > 0 && item->first == item->seq->n_cached;
+    out->n_before = is_after_hit ? di_min_i64(item->first, history) : 0;
+    return copy_tokens(b, seq, item->first - out->n_before, item->n + out->n_before,
+                       &out->token_ids);
+}
+
+static di_status add_part(builder *b, const di_sched_item *item)
+{
+    di_seq *seq = di_seq_of(item->seq);
+    di_step_seq *s = &b->step->seqs[b->step->n_seqs];
+    *s = (di_step_seq){
+        .seq = seq,
+        .slot = di_slot_ref_of(seq->slot),
+        .first_row = b->n_rows,
+        .first = item->first,
+        .n = item->n,
+    };
+    DI_TRY(set_tokens(b, item, s));
+    b->parts[b->step->n_seqs++] = (di_batch_part){
+        .kv = &item->seq->kv,
+        .first = item->first,
+        .n = item->n,
+        .engram_ids = seq->slot->engram_ids,
+        .compressor_state = seq->slot->compressor_state,
+        .wants_all_logits =
+            seq->entry->params.prompt_logprobs && item->first < (int64_t)seq->entry->n_prompt - 1,
+        .wants_last_logits = item->samples,
+    };
+    b->n_rows += (int32_t)item->n;
+    return DI_OK;
+}
+
+static di_step_job *add_job(builder *b, di_seq *seq, int32_t logit_row, int64_t position)
+{
+    di_step_job *job = &b->step->jobs[b->step->n_jobs++];
+    *job = (di_step_job){
+        .seq = seq,
+        .slot = di_slot_ref_of(seq->slot),
+        .logit_row = logit_row,
+        .position = position,
+    };
+    return job;
+}
+
+/* Row `first + i` gives the logprob of token first + i + 1; rows that a preemption computes again
+ * were asked before. */
+static di_status add_scores(builder *b, const di_sched_item *item, int32_t first_logit_row)
+{
+    di_seq *seq = di_seq_of(item->seq);
+    const int64_t from = di_max_i64(item->first, seq->n_scored);
+    const int64_t to = di_min_i64(item->first + item->n, (int64_t)seq->entry->n_prompt - 1);
+    if (from >= to)
+        return DI_OK;
+    di_step_job *job = add_job(b, seq, first_logit_row + (int32_t)(from - item->first), from + 1);
+    job->n_scored = to - from;
+    seq->n_scored = to;
+    return copy_tokens(b, seq, from + 1, to - from, &job->scored_tokens);
+}
+
+/* A further sample of the prompt that this item completes: shares its blocks and its logits. */
+static di_status add_fork(builder *b, di_seq *from, di_seq *to, int32_t logit_row)
+{
+    di_engine *engine = b->engine;
+    to->sched.order = ++engine->last_order;
+    DI_TRY(di_scheduler_fork(&engine->scheduler, &from->sched, &to->sched));
+    DI_TRY(take_slot(engine, to));
+    to->times.prefill_ns = from->times.prefill_ns;
+    to->sched.n_tokens++;
+    to->sched.n_in_flight++;
+    b->step->forks[b->step->n_forks++] = (di_step_fork){
+        to, di_slot_ref_of(from->slot), di_slot_ref_of(to->slot), (int64_t)from->entry->n_prompt};
+    add_job(b, to, logit_row, (int64_t)from->entry->n_prompt);
+    return DI_OK;
+}
+
+static void add_forks(builder *b, const di_sched_item *item, int32_t logit_row)
+{
+    di_seq *seq = di_seq_of(item->seq);
+    di_entry *e = seq->entry;
+    if (seq->sample_index != 0 || item->first + item->n != (int64_t)e->n_prompt ||
+        item->seq->n_samples == 1)
+        return;
+    for (int32_t i = 1; i < e->n_samples; i++) {
+        const di_status status = add_fork(b, seq, &e->seqs[i], logit_row);
+        if (status != DI_OK)
+            di_seq_finish(b->engine, &e->seqs[i], DI_FINISH_ERROR, status);
+    }
+}
+
+static di_status add_item(builder *b, const di_sched_item *item)
+{
+    di_seq *seq = di_seq_of(item->seq);
+    if (!seq->times.prefill_ns)
+        seq->times.prefill_ns = di_clock_ns();
+    if (seq->entry->last_step != b->engine->scheduler.step) {
+        seq->entry->last_step = b->engine->scheduler.step;
+        b->step->entries[b->step->n_entries++] = seq->entry;
+    }
+    DI_TRY(take_slot(b->engine, seq));
+    DI_TRY(add_part(b, item));
+    const di_batch_part *part = &b->parts[b->step->n_seqs - 1];
+    const int32_t first_logit_row = b->n_logit_rows;
+    b->n_logit_rows += part->wants_all_logits ? (int32_t)item->n : part->wants_last_logits ? 1 : 0;
+    if (part->wants_all_logits)
+        DI_TRY(add_scores(b, item, first_logit_row));
+    if (item->samples) {
+        add_job(b, seq, b->n_logit_rows - 1, item->first + item->n);
+        add_forks(b, item, b->n_logit_rows - 1);
+    }
+    return DI_OK;
+}
+
+static int32_t count_samples(const di_engine *engine, int32_t n_items)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_items; i++)
+        n += di_seq_of(engine->items[i].seq)->entry->n_samples;
+    return n;
+}
+
+static di_status alloc_step(builder *b, int32_t n_items)
+{
+    di_step *step = b->step;
+    const size_t n_samples = (size_t)count_samples(b->engine, n_items);
+    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_items, &step->entries));
+    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_items, &b->parts));
+    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_items, &step->seqs));
+    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_items + n_samples, &step->jobs));
+    return DI_ARENA_NEW(&step->arena, n_samples, &step->forks);
+}
+
+static di_status take_copies(builder *b)
+{
+    di_kv_cache *kv = &b->engine->runner.kv;
+    di_step *step = b->step;
+    DI_TRY(DI_ARENA_NEW(&step->arena, kv->n_copies, &step->copies));
+    if (kv->n_copies)
+        memcpy(step->copies, kv->copies, kv->n_copies * sizeof *step->copies);
+    step->n_copies = kv->n_copies;
+    kv->n_copies = 0;
+    return DI_OK;
+}
+
+di_status di_step_build(di_engine *engine, int32_t n_items, di_step *step)
+{
+    builder b = {.engine = engine, .step = step};
+    DI_TRY(alloc_step(&b, n_items));
+    DI_TRY(take_copies(&b));
+    for (int32_t i = 0; i < n_items; i++)
+        DI_TRY(add_item(&b, &engine->items[i]));
+    return di_batch_make(&engine->runner.kv, b.parts, step->n_seqs, &step->arena, &step->made);
+}
