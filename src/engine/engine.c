@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 
 /* Preemptions of one sequence before it is pinned, and distance of the windows the prefix cache
  * keeps. */
@@ -49,6 +50,12 @@ static di_prefix_mode prefix_mode(const char *name)
     return name[0] == 'e' ? DI_PREFIX_EXACT : name[0] == 'r' ? DI_PREFIX_REPLAY : DI_PREFIX_OFF;
 }
 
+static int64_t system_now(void *user)
+{
+    (void)user;
+    return di_clock_ns();
+}
+
 static di_status init_parts(di_engine *engine, const di_options *options, di_model *model)
 {
     DI_TRY(di_runner_init(model, options, &engine->runner));
@@ -75,6 +82,7 @@ di_status di_engine_create_with(di_model *model, const di_options *options,
     }
     if (executor)
         engine->executor = *executor;
+    engine->clock.now_ns = system_now;
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->step_lock, NULL);
     di_status status = init_parts(engine, options, model);
@@ -155,6 +163,13 @@ void di_engine_destroy(di_engine *engine)
 
 /* ------------------------------------------------------------------------------- requests */
 
+/* A timeout beyond the end of time never comes. */
+static int64_t deadline_after(int64_t now_ns, int64_t timeout_ms)
+{
+    const int64_t most = (INT64_MAX - now_ns) / 1000000;
+    return timeout_ms > most ? INT64_MAX : now_ns + timeout_ms * 1000000;
+}
+
 static di_status submit(di_engine *engine, const di_request *request, bool is_private,
                         di_request_id *out)
 {
@@ -163,6 +178,8 @@ static di_status submit(di_engine *engine, const di_request *request, bool is_pr
     di_entry *entry;
     DI_TRY(di_entry_create(&engine->runner, request, &entry));
     entry->is_private = is_private;
+    entry->timeout_ms = request->timeout_ms;
+    entry->deadline_ns = deadline_after(di_clock_now(&engine->clock), request->timeout_ms);
     pthread_mutex_lock(&engine->lock);
     *out = entry->id = ++engine->last_id;
     di_entry_list_push(&engine->inbox, entry);

@@ -17,7 +17,19 @@ typedef struct di_entry_list {
     di_entry *first, *last;
 } di_entry_list;
 
+/* Nanoseconds that only go up. */
+typedef struct di_clock {
+    int64_t (*now_ns)(void *user);
+    void *user;
+} di_clock;
+
+static inline int64_t di_clock_now(const di_clock *clock)
+{
+    return clock->now_ns(clock->user);
+}
+
 struct di_engine {
+    di_clock clock; /* of deadlines; tests may put another one in before the first request */
     di_runner runner;
     di_prefix_cache prefix;
     di_scheduler scheduler;

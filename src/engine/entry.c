@@ -181,8 +181,6 @@ di_status di_entry_create(const di_runner *runner, const di_request *request, di
         return di_fail_memory(sizeof *e, "a request");
     e->arena.chunk_bytes = 1024;
     e->submitted_ns = di_clock_ns();
-    if (request->timeout_ms)
-        e->deadline_ns = e->submitted_ns + request->timeout_ms * 1000000;
     const di_status status = init_entry(runner, request, &prompt, e);
     if (status != DI_OK) {
         di_entry_destroy(e);

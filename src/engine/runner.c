@@ -6,7 +6,7 @@
 
 di_status di_runner_init(const di_model *model, const di_options *options, di_runner *out)
 {
-    di_runner r = {.model = model, .scratch = {.chunk_bytes = 1024 * 1024}};
+    di_runner r = {.model = model, .scratch = {.chunk_bytes = 1024 * 1024}, .forward = di_forward};
     di_kernel_mask mask;
     DI_TRY(di_options_resolve(options, &r.options));
     DI_TRY(di_kernel_mask_parse(r.options.isa, r.options.kernels, &mask));
@@ -85,7 +85,7 @@ di_status di_runner_execute(di_runner *runner, const di_batch *batch, const di_o
         .arena = &runner->scratch,
         .observer = observer,
     };
-    DI_TRY(di_forward(&pass, rows));
+    DI_TRY(runner->forward(&pass, rows));
     *logits = rows;
     return DI_OK;
 }

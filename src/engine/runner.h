@@ -10,6 +10,9 @@
 #include "kv/cache.h"
 #include "model/forward.h"
 
+/* di_forward, or, in tests, what stands in for the model. */
+typedef di_status (*di_forward_fn)(di_pass *pass, float *logits);
+
 typedef struct di_runner {
     const di_model *model;
     di_effective_options options;
@@ -18,6 +21,7 @@ typedef struct di_runner {
     di_pool *pool;
     di_kv_cache kv;
     di_arena scratch; /* reset before each pass */
+    di_forward_fn forward;
 } di_runner;
 
 /* A sequence as the runner sees it: tokens, their compressed ids and their KV places. */

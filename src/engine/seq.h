@@ -54,8 +54,9 @@ struct di_entry {
     const int32_t *finish_ids; /* EOS ids (unless ignore_eos) and stop ids, in arena */
     size_t n_finish_ids;
     size_t n_prompt;
-    int64_t max_len;                   /* prompt and most new tokens, cut to the context limit */
-    int64_t submitted_ns, deadline_ns; /* deadline 0 = none */
+    int64_t max_len;                 /* prompt and most new tokens, cut to the context limit */
+    int64_t submitted_ns;            /* di_clock_ns */
+    int64_t timeout_ms, deadline_ns; /* by the engine's clock; timeout 0 = none */
     int32_t n_samples, n_ended;
     uint64_t last_step; /* the last step it is part of */
     di_seq *seqs;       /* [n_samples] */

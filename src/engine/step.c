@@ -21,7 +21,7 @@ static void drain_inbox(di_engine *engine)
     for (di_entry *e = take_inbox(engine), *next; e; e = next) {
         next = e->next;
         di_entry_list_push(&engine->active, e);
-        engine->n_deadlines += e->deadline_ns != 0;
+        engine->n_deadlines += e->timeout_ms != 0;
         engine->stats.prompt_tokens += e->n_prompt;
         di_seq *seq = &e->seqs[0];
         seq->sched.order = ++engine->last_order;
@@ -55,14 +55,16 @@ static void drain_cancelled(di_engine *engine)
 
 static void drain_expired(di_engine *engine)
 {
-    const int64_t now = engine->n_deadlines ? di_clock_ns() : 0;
-    for (di_entry *e = engine->active.first, *next; now && e; e = next) {
+    if (engine->n_deadlines == 0)
+        return;
+    const int64_t now = di_clock_now(&engine->clock);
+    for (di_entry *e = engine->active.first, *next; e; e = next) {
         next = e->next;
-        if (!e->deadline_ns || now < e->deadline_ns)
+        if (!e->timeout_ms || now < e->deadline_ns)
             continue;
         const di_status status =
             di_fail(DI_ERR_CANCELLED, "timeout: the request did not end within %lld ms",
-                    (long long)((e->deadline_ns - e->submitted_ns) / 1000000));
+                    (long long)e->timeout_ms);
         di_entry_finish(engine, e, DI_FINISH_ERROR, status);
     }
 }
