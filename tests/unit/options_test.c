@@ -222,6 +222,12 @@ static void printed_options_name_value_and_source(void **state)
                               "max_step_tokens  = 64  (environment; DEEPINFER_MAX_STEP_TOKENS)\n"
                               "max_context_len  = the model's limit  (default; "
                               "DEEPINFER_MAX_CONTEXT_LEN)\n"
+                              "max_seqs         = 256  (default; DEEPINFER_MAX_SEQS)\n"
+                              "kv_cache_bytes   = an eighth of this machine's memory  (default; "
+                              "DEEPINFER_KV_CACHE_BYTES)\n"
+                              "prefix_cache     = exact  (default; DEEPINFER_PREFIX_CACHE)\n"
+                              "async_scheduling = on  (default; DEEPINFER_ASYNC_SCHEDULING)\n"
+                              "batch_invariant  = on  (default; DEEPINFER_BATCH_INVARIANT)\n"
                               "isa              = best  (default; DEEPINFER_ISA)\n"
                               "kernels          = none  (default; DEEPINFER_KERNELS)\n"
                               "hf_model_dir     = none  (default; DEEPINFER_HF_MODEL_DIR)\n");
