@@ -15,6 +15,7 @@ static const subcommand subcommands[] = {
     {"run", "continue prompts", di_cmd_run},
     {"chat", "talk with the model", di_cmd_chat},
     {"score", "write the logits of a token sequence", di_cmd_score},
+    {"eval", "measure a model on texts and tasks", di_cmd_eval},
     {"inspect", "look into a checkpoint or a safetensors file", di_cmd_inspect},
     {"tokenize", "text to token ids", di_cmd_tokenize},
     {"detokenize", "token ids to text", di_cmd_detokenize},

@@ -61,6 +61,9 @@ DI_API void di_completion_close(di_completion_stream *stream);
 
 /* ------------------------------------------------------------------------- scoring, looking */
 
+/* The token every text begins with. */
+DI_API int32_t di_model_bos_id(const di_model *model);
+
 typedef struct di_score_options {
     int64_t prefill; /* tokens to prefill; the rest is decoded one by one; < 0 or > n: all */
     int64_t chunk;   /* tokens of one prefill pass; 0 = max_step_tokens */

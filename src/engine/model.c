@@ -83,6 +83,11 @@ int32_t di_model_vocab_size(const di_model *model)
     return (int32_t)model->config.vocab_size;
 }
 
+int32_t di_model_bos_id(const di_model *model)
+{
+    return model->config.bos_token_id;
+}
+
 int64_t di_model_max_context(const di_model *model)
 {
     return model->config.max_position_embeddings;
