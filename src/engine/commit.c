@@ -105,24 +105,42 @@ static di_status push_event(di_engine *engine, di_seq *seq, size_t first_token, 
 
 /* ------------------------------------------------------------------------------- ends */
 
-void di_entry_settle(di_engine *engine, di_entry *entry)
+/* The result of a request is there as soon as its last output is. */
+static void publish_if_ended(di_engine *engine, di_entry *entry)
 {
-    if (entry->n_ended < entry->n_samples)
+    if (entry->n_ended < entry->n_samples || entry->is_finished)
         return;
+    pthread_mutex_lock(&engine->lock);
+    entry->is_finished = true;
+    di_entry_list_push(&engine->finished, entry);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static bool is_in_flight(const di_entry *entry)
+{
     for (int32_t i = 0; i < entry->n_samples; i++)
         if (entry->seqs[i].sched.n_in_flight > 0)
-            return;
+            return true;
+    return false;
+}
+
+void di_entry_settle(di_engine *engine, di_entry *entry)
+{
+    if (entry->n_ended < entry->n_samples || is_in_flight(entry))
+        return;
     for (int32_t i = 0; i < entry->n_samples; i++) {
         if (entry->seqs[i].slot)
             di_slot_give_back(&engine->slots, entry->seqs[i].slot);
         entry->seqs[i].slot = NULL;
     }
-    di_entry_list_remove(&engine->active, entry);
-    engine->n_deadlines -= entry->timeout_ms != 0;
+    di_active_remove(&engine->active, entry);
+    engine->n_deadlines -= entry->deadline_ns != 0;
     pthread_mutex_lock(&engine->lock);
-    entry->is_finished = true;
-    di_entry_list_push(&engine->finished, entry);
+    entry->is_settled = true;
+    const bool is_taken = entry->is_taken;
     pthread_mutex_unlock(&engine->lock);
+    if (is_taken)
+        di_entry_destroy(entry);
 }
 
 /* Marks a sample ended and gives its blocks back. */
@@ -148,6 +166,7 @@ void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_s
     /* Without memory for the output the result still says how it ended. */
     if (push_event(engine, seq, n_tokens, n_bytes) != DI_OK && seq->status == DI_OK)
         seq->status = DI_ERR_MEMORY;
+    publish_if_ended(engine, seq->entry);
 }
 
 void di_entry_finish(di_engine *engine, di_entry *entry, di_finish_reason reason, di_status status)
@@ -202,8 +221,10 @@ static di_status commit_token(di_engine *engine, di_seq *seq, const di_step_job 
     if (reason != DI_FINISH_NONE)
         close_seq(engine, seq, reason, DI_OK);
     const di_status status = push_event(engine, seq, n_tokens, n_bytes);
-    /* A result is whole even if its last output could not be queued. */
-    return reason != DI_FINISH_NONE ? DI_OK : status;
+    if (reason == DI_FINISH_NONE)
+        return status;
+    publish_if_ended(engine, seq->entry); /* whole even if its last output could not be queued */
+    return DI_OK;
 }
 
 static di_status commit_scores(di_seq *seq, const di_step_job *job)

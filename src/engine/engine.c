@@ -43,6 +43,37 @@ di_entry *di_entry_list_find(const di_entry_list *list, di_request_id id)
     return e;
 }
 
+void di_active_push(di_active_list *list, di_entry *entry)
+{
+    entry->active_prev = list->last;
+    entry->active_next = NULL;
+    if (list->last)
+        list->last->active_next = entry;
+    else
+        list->first = entry;
+    list->last = entry;
+}
+
+void di_active_remove(di_active_list *list, di_entry *entry)
+{
+    if (entry->active_prev)
+        entry->active_prev->active_next = entry->active_next;
+    else
+        list->first = entry->active_next;
+    if (entry->active_next)
+        entry->active_next->active_prev = entry->active_prev;
+    else
+        list->last = entry->active_prev;
+}
+
+di_entry *di_active_find(const di_active_list *list, di_request_id id)
+{
+    di_entry *e = list->first;
+    while (e && e->id != id)
+        e = e->active_next;
+    return e;
+}
+
 /* ------------------------------------------------------------------------------- life */
 
 static di_prefix_mode prefix_mode(const char *name)
@@ -112,18 +143,21 @@ static void destroy_entries(di_entry_list *list)
     }
 }
 
+/* Active requests that have ended but were not taken are destroyed with the finished ones. */
 static void drop_active(di_engine *engine)
 {
     for (int i = 0; i < engine->n_in_flight; i++)
         engine->executor.collect(engine->executor.self, engine->in_flight[i]);
-    for (di_entry *e = engine->active.first; e; e = e->next) {
+    for (di_entry *e = engine->active.first, *next; e; e = next) {
+        next = e->active_next;
         for (int32_t i = 0; i < e->n_samples; i++) {
             di_scheduler_remove(&engine->scheduler, &e->seqs[i].sched);
             if (e->seqs[i].slot)
                 di_slot_give_back(&engine->slots, e->seqs[i].slot);
         }
+        if (!e->is_finished || e->is_taken)
+            di_entry_destroy(e);
     }
-    destroy_entries(&engine->active);
 }
 
 static void free_steps(di_engine *engine)
@@ -230,6 +264,17 @@ static di_entry *take_finished(di_engine *engine, di_request_id id)
     return entry;
 }
 
+/* After the result was taken. A pass in flight may still refer to the request. */
+static void let_go(di_engine *engine, di_entry *entry)
+{
+    pthread_mutex_lock(&engine->lock);
+    entry->is_taken = true;
+    const bool is_settled = entry->is_settled;
+    pthread_mutex_unlock(&engine->lock);
+    if (is_settled)
+        di_entry_destroy(entry);
+}
+
 di_status di_engine_take_result(di_engine *engine, di_request_id id, di_result **out)
 {
     di_entry *entry = take_finished(engine, id);
@@ -238,7 +283,7 @@ di_status di_engine_take_result(di_engine *engine, di_request_id id, di_result *
                        (unsigned long long)id);
     const di_status status = di_entry_result(entry, out);
     if (status == DI_OK) {
-        di_entry_destroy(entry);
+        let_go(engine, entry);
         return DI_OK;
     }
     pthread_mutex_lock(&engine->lock);
@@ -302,6 +347,6 @@ di_status di_generate(di_engine *engine, const di_request *request, di_token_cal
     } else {
         status = di_entry_result(entry, out);
     }
-    di_entry_destroy(entry);
+    let_go(engine, entry);
     return status;
 }

@@ -28,6 +28,11 @@ static inline int64_t di_clock_now(const di_clock *clock)
     return clock->now_ns(clock->user);
 }
 
+/* Doubly linked: requests leave it in any order. */
+typedef struct di_active_list {
+    di_entry *first, *last;
+} di_active_list;
+
 struct di_engine {
     di_clock clock; /* of deadlines; tests may put another one in before the first request */
     di_runner runner;
@@ -35,8 +40,8 @@ struct di_engine {
     di_scheduler scheduler;
     di_executor executor;
     di_slot_list slots;
-    di_entry_list active; /* requests with samples that have not ended or are in flight */
-    int32_t n_deadlines;  /* active requests that have one */
+    di_active_list active; /* requests with samples that have not ended or are in flight */
+    int32_t n_deadlines;   /* active requests that have one */
     uint64_t last_order;
     di_sched_item *items;                 /* [max_step_tokens] */
     di_step *in_flight[DI_MAX_IN_FLIGHT]; /* oldest first */
@@ -55,6 +60,10 @@ struct di_engine {
 };
 
 void di_entry_list_push(di_entry_list *list, di_entry *entry);
+void di_active_push(di_active_list *list, di_entry *entry);
+/* NULL if there is none of this id. */
+di_entry *di_active_find(const di_active_list *list, di_request_id id);
+void di_active_remove(di_active_list *list, di_entry *entry);
 void di_entry_list_remove(di_entry_list *list, di_entry *entry);
 /* NULL if there is none of this id. */
 di_entry *di_entry_list_find(const di_entry_list *list, di_request_id id);
@@ -72,7 +81,8 @@ void di_step_commit(di_engine *engine, di_step *step);
 void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status);
 /* Ends all samples of a request that still run. */
 void di_entry_finish(di_engine *engine, di_entry *entry, di_finish_reason reason, di_status status);
-/* Publishes a request whose samples have ended and are not in flight. */
+/* Lets go of a request whose samples have ended and are not in flight; it may be gone afterwards.
+ */
 void di_entry_settle(di_engine *engine, di_entry *entry);
 
 #endif

@@ -44,10 +44,13 @@ typedef struct di_seq {
 
 /* A request: what its samples share. The engine keeps it until its result is taken. */
 struct di_entry {
-    di_entry *next; /* in one of the engine's lists */
+    di_entry *next;                      /* in the engine's inbox or list of finished requests */
+    di_entry *active_prev, *active_next; /* in the list of active ones */
     di_request_id id;
     bool is_private;  /* submitted by di_generate: its outputs are not for di_engine_poll */
-    bool is_finished; /* all samples have ended */
+    bool is_finished; /* all samples have ended: the result may be taken */
+    bool is_settled;  /* and none is in flight: no step refers to it any more */
+    bool is_taken; /* the result was taken: whoever comes second, settling or taking, destroys it */
     di_arena arena;
     di_sampling_params params; /* owned copy, in arena */
     uint64_t seed;

@@ -20,7 +20,7 @@ static void drain_inbox(di_engine *engine)
 {
     for (di_entry *e = take_inbox(engine), *next; e; e = next) {
         next = e->next;
-        di_entry_list_push(&engine->active, e);
+        di_active_push(&engine->active, e);
         engine->n_deadlines += e->timeout_ms != 0;
         engine->stats.prompt_tokens += e->n_prompt;
         di_seq *seq = &e->seqs[0];
@@ -47,7 +47,7 @@ static void drain_cancelled(di_engine *engine)
 {
     di_request_id id;
     while (take_cancelled(engine, &id)) {
-        di_entry *entry = di_entry_list_find(&engine->active, id);
+        di_entry *entry = di_active_find(&engine->active, id);
         if (entry)
             di_entry_finish(engine, entry, DI_FINISH_CANCELLED, DI_OK);
     }
@@ -59,7 +59,7 @@ static void drain_expired(di_engine *engine)
         return;
     const int64_t now = di_clock_now(&engine->clock);
     for (di_entry *e = engine->active.first, *next; e; e = next) {
-        next = e->next;
+        next = e->active_next;
         if (!e->timeout_ms || now < e->deadline_ns)
             continue;
         const di_status status =
@@ -109,7 +109,7 @@ static void fail_step(di_engine *engine, int32_t n_items, di_step *step, di_stat
     }
     di_prefix_cache_flush(&engine->prefix);
     for (di_entry *e = engine->active.first, *next; e; e = next) {
-        next = e->next;
+        next = e->active_next;
         di_entry_settle(engine, e);
     }
     if (step)
