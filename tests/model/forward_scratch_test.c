@@ -70,8 +70,8 @@ static void check(const char *name)
     di_golden golden;
     di_golden_open(name, &golden);
     const int64_t most = di_min_i64(golden.model->config.max_position_embeddings, 400);
-    const int64_t rows[] = {1, 2, 13, 64, 200};
-    for (int i = 0; i < 5; i++) {
+    const int64_t rows[] = {1, 13, 200};
+    for (int i = 0; i < 3; i++) {
         check_pass(&golden, name, rows[i], rows[i], 1, true);
         check_pass(&golden, name, rows[i], rows[i], 3, false);
         if (rows[i] >= 13)
