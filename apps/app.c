@@ -130,7 +130,8 @@ void di_app_setup(void)
             _exit(DI_EXIT_RUNTIME);
     di_app_reads_interruptible(false);
     take_signal(SIGBUS, on_bus_error, 0);
-    take_signal(SIGPIPE, SIG_IGN, 0);
+    take_signal(SIGPIPE, SIG_IGN, 0); /* these two become errors of the write */
+    take_signal(SIGXFSZ, SIG_IGN, 0);
 }
 
 bool di_app_interrupted(void)

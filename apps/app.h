@@ -33,7 +33,8 @@ di_exit di_app_fail_status(di_status status, const char *context);
 /* A line on stderr that is no error. */
 void di_app_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Opens fds 0 to 2 if the caller closed them, and takes SIGINT, SIGTERM, SIGBUS and SIGPIPE. */
+/* Opens fds 0 to 2 if the caller closed them, and takes the signals that would end
+ * the process without a word or too early. */
 void di_app_setup(void);
 /* True once SIGINT or SIGTERM has come since the last di_app_clear_interrupt. A second one before
  * the first is cleared ends the process. */

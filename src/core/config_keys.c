@@ -95,8 +95,8 @@ const di_config_key di_config_keys[] = {
     TEXT(TC, "topk_method", ALWAYS, "noaux_tc"),
     {TC, "norm_topk_prob", DI_KEY_BOOL, ALWAYS, FIELD(norm_topk_prob)},
     REAL(TC, "routed_scaling_factor", ALWAYS, routed_scaling_factor, LEAST_REAL, 1e12),
-    {TC, "gate_temp", DI_KEY_REAL, NEVER, FIELD(gate_temp), RANGE(LEAST_REAL, 1e12),
-     .fallback = "1.0"},
+    /* The forward pass has no place for another temperature. */
+    {TC, "gate_temp", DI_KEY_REAL, NEVER, FIELD(gate_temp), RANGE(1, 1), .fallback = "1.0"},
     INT64(TC, "sliding_window", ALWAYS, sliding_window, 1, 1048576),
     CUSTOM(TC, "compress_ratios", ALWAYS, NULL),
     CUSTOM(TC, "kv_source_layer_ids", ALWAYS, NULL),

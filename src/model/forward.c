@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/checked.h"
 #include "kernels/embed/embed.h"
 #include "kernels/hyper_connection/hyper_connection.h"
 #include "model/internal.h"
@@ -120,11 +119,6 @@ di_status di_forward_layer(di_pass *pass, int layer)
     return DI_OK;
 }
 
-static int64_t attention_scratch_floats(const di_config *c)
-{
-    return (c->sliding_window + c->index_topk) * (c->head_dim + 1);
-}
-
 /* What a row needs of its sequence, by row. */
 static di_status spread_sequences(di_pass *pass)
 {
@@ -151,7 +145,7 @@ di_status di_forward_begin(di_pass *pass)
     DI_TRY(DI_PASS_NEW(pass, n, &pass->n_visible));
     DI_TRY(DI_PASS_NEW(pass, n * c->index_topk, &pass->topk));
     DI_TRY(DI_PASS_NEW(pass, n, &pass->topk_counts));
-    pass->attention_scratch_stride = attention_scratch_floats(c);
+    pass->attention_scratch_stride = di_attention_scratch_floats(c);
     DI_TRY(DI_PASS_NEW(pass, pass->attention_scratch_stride * di_pool_n_threads(pass->pool),
                        &pass->attention_scratch));
     pass->candidates = NULL;
@@ -192,32 +186,4 @@ di_status di_forward(di_pass *pass, float *logits)
     for (int layer = 0; layer < pass->network->config->n_layers; layer++)
         DI_TRY(di_forward_layer(pass, layer));
     return di_forward_head(pass, logits);
-}
-
-/* Sizes follow the allocations above and in the files of this folder; forward_test.c compares with
- * what a pass really takes. */
-int64_t di_forward_scratch_bytes(const di_config *c, int64_t n, int64_t context_len, int n_threads)
-{
-    const int64_t hc = c->hc_mult, dim = c->hidden_size, heads = c->n_heads * c->head_dim;
-    const int64_t k = c->n_experts_per_tok, inter = c->moe_intermediate_size;
-    const int64_t columns = (int64_t)(c->engram_max_ngram_size - 1) * c->engram_n_heads;
-    const int64_t index_width = c->index_n_heads * c->index_head_dim;
-    const int64_t persistent = n * (2 * hc * dim + 8 * hc + 4 * c->index_topk + 8 * c->rope_dim) +
-                               4 * attention_scratch_floats(c) * n_threads +
-                               n * di_ceil_div(context_len, c->candidate_block_size);
-    const int64_t sublayer = n * (4 * hc * (2 + hc) + 4 * dim);
-    const int64_t scores =
-        2 * di_max_i64(context_len, di_min_i64(n * context_len, DI_INDEX_SCORES_PER_TILE));
-    const int64_t attention = n * (2 * dim + 4 * c->q_lora_rank + 4 * heads + 2 * c->head_dim +
-                                   4 * c->o_groups * c->o_lora_rank + 18 * c->head_dim +
-                                   2 * index_width + 2 * c->index_head_dim + 8 * c->rope_dim) +
-                              scores;
-    const int64_t moe = n * (8 * c->n_routed_experts + 4 * dim + 6 * inter) +
-                        n * k * (2 * dim + 6 * inter + 24) + 16 * c->n_routed_experts;
-    const int64_t engram = n * columns * (8 + 4 * c->engram_head_dim) + n * 2 * (hc + 1) * dim;
-    const int64_t head = n * 4 * dim;
-    const int64_t layer =
-        di_max_i64(di_max_i64(attention, moe) + sublayer, di_max_i64(engram, head));
-    const int64_t rounding = 64 * 64; /* of the single allocations */
-    return persistent + layer + rounding;
 }

@@ -44,6 +44,11 @@ DI_WARN_UNUSED di_status di_rope_angles_init(const di_pass *pass, const float *f
 
 /* attention.c: y [n, hidden] = attention of x (the normalised collapse). */
 DI_WARN_UNUSED di_status di_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y);
+/* Floats of one worker's attention scratch. */
+static inline int64_t di_attention_scratch_floats(const di_config *config)
+{
+    return (config->sliding_window + config->index_topk) * (config->head_dim + 1);
+}
 /* compressor.c: adds the compressed entries and index keys that x completes. */
 DI_WARN_UNUSED di_status di_compress(di_pass *pass, int layer, const di_bf16 *x);
 /* indexer.c: fills topk and topk_counts; qr = normalised query latent [n, q_lora_rank]. */

@@ -395,50 +395,43 @@ static void the_shipped_model_is_told(void **state)
     di_process_free(&process);
 }
 
-static void a_chat_from_a_pipe(void **state)
+static void chat_options_wrap_a_prompt(void **state)
 {
     (void)state;
-    char *save = di_cli_expand("/system be brief\nhello\n/save {TMP}/chat.json\n/undo\n/undo\n"
-                               "/set temprature 1\n/set temperature 0\nline one\\\nline two\n"
-                               "/save {TMP}/chat2.json\n/exit\nnever said\n");
-    di_process process;
-    di_process_run(&(di_process_options){.args = (const char *const[]){"chat", "-m", DI_CLI_TINY,
-                                                                       "--logit-bias", "67=1000",
-                                                                       "--max-tokens", "3", NULL},
-                                         .in = save},
-                   &process);
-    free(save);
-    assert_int_equal(process.code, 2); /* the first failure: /undo of nothing */
-    assert_string_equal(process.out, "aaa\naaa\n");
-    assert_non_null(strstr(process.err, "/undo: there is no message\n"));
-    assert_non_null(strstr(process.err, "did you mean 'temperature'?\n"));
-    di_process_free(&process);
-
-    size_t n = 0;
-    char *saved = di_cli_read("chat2.json", &n);
-    assert_non_null(saved);
-    json_t *request = json_loads(saved, 0, NULL);
-    json_t *wanted =
-        json_pack("{s:[{s:s,s:s},{s:s,s:s},{s:s,s:s}],s:s}", "messages", "role", "system",
-                  "content", "be brief", "role", "user", "content", "line one\nline two", "role",
-                  "assistant", "content", "aaa", "thinking_mode", "chat");
-    assert_true(json_equal(request, wanted));
-    json_decref(request);
-    json_decref(wanted);
-    free(saved);
-
-    char *load = di_cli_expand("{TMP}/chat2.json");
-    di_process_run(
-        &(di_process_options){.args = (const char *const[]){"chat", "-m", DI_CLI_TINY, "--load",
-                                                            load, "--logit-bias", "68=1000",
-                                                            "--max-tokens", "2", NULL},
-                              .in = "/regen\n/stats\n"},
-        &process);
-    assert_int_equal(process.code, 0);
-    assert_string_equal(process.out, "bb\n");
-    assert_non_null(strstr(process.err, "answers: 1, tokens written: 2"));
-    di_process_free(&process);
-    free(load);
+#define BAR "\xef\xbd\x9c"
+    json_t *lines = RUN_JSON(0, NULL, "-p", "hi", "--system", "be brief", "--effort", "30",
+                             "--echo", "--max-tokens", "0");
+    const char *prompt = text(line(lines, 0), "prompt");
+    assert_non_null(strstr(prompt, "Reasoning Effort: 30 "));
+    assert_non_null(
+        strstr(prompt, "be brief<" BAR "User" BAR ">hi<" BAR "Assistant" BAR "><think>"));
+    json_decref(lines);
+    lines = RUN_JSON(0, NULL, "-p", "hi", "--effort", "max", "--echo", "--max-tokens", "0");
+    assert_non_null(strstr(text(line(lines, 0), "prompt"), "Reasoning Effort: 100 "));
+    json_decref(lines);
+    static const char chat[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"yo\"}], "
+                               "\"thinking_mode\": \"thinking\", \"reasoning_effort\": 12}";
+    di_cli_write("wrapped.json", chat, strlen(chat));
+    di_cli_write("ids.json", "[67, 68]", 8);
+    char *path = di_cli_expand("{TMP}/wrapped.json");
+    char *ids = di_cli_expand("{TMP}/ids.json");
+    lines = RUN_JSON(0, NULL, "--messages", path, "--token-ids", ids, "--echo", "--logit-bias",
+                     "67=1000", "--max-tokens", "2");
+    assert_non_null(strstr(text(line(lines, 0), "prompt"), "Reasoning Effort: 12 "));
+    assert_string_equal(text(json_object_get(line(lines, 0), "message"), "reasoning_content"),
+                        "aa");
+    assert_string_equal(text(line(lines, 1), "prompt"), "ab");
+    json_decref(lines);
+    lines = RUN_JSON(0, NULL, "--messages", path, "--effort", "low", "--echo", "--max-tokens", "0");
+    assert_non_null(strstr(text(line(lines, 0), "prompt"), "Reasoning Effort: 50 "));
+    json_decref(lines);
+    const char *err = NULL;
+    lines = RUN_JSON(2, &err, "--messages", path, "--system", "x");
+    assert_non_null(strstr(err, "--system cannot be used with --messages"));
+    json_decref(lines);
+    free(path);
+    free(ids);
+#undef BAR
 }
 
 /* --------------------------------------------------------------------------------------- score */
@@ -542,7 +535,7 @@ int main(void)
         cmocka_unit_test(text_is_what_json_says),
         cmocka_unit_test(bytes_that_are_no_text_run),
         cmocka_unit_test(the_shipped_model_is_told),
-        cmocka_unit_test(a_chat_from_a_pipe),
+        cmocka_unit_test(chat_options_wrap_a_prompt),
         cmocka_unit_test(score_writes_all_logits),
         cmocka_unit_test(score_leaves_nothing_after_a_failure),
     };

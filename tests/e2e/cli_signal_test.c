@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli_fixtures.h"
@@ -173,6 +174,31 @@ static void a_full_disk_is_an_error(void **state)
     }
 }
 
+static void a_file_that_cannot_grow_is_an_error(void **state)
+{
+    (void)state;
+    static const char ids[] = "[0, 1, 2, 3, 4, 5, 6, 7]"; /* 40 KiB of logits */
+    di_cli_write("few.json", ids, strlen(ids));
+    char *in = di_cli_expand("{TMP}/few.json");
+    char *out = di_cli_expand("{TMP}/large.safetensors");
+    const char *const args[] = {"score", "-m", DI_CLI_TINY, "--token-ids", in, "-o", out, NULL};
+    struct rlimit kept;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &kept), 0);
+    const struct rlimit low = {.rlim_cur = 8192, .rlim_max = kept.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    di_process process;
+    start(&process, args);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &kept), 0);
+    di_process_wait(&process);
+    assert_int_equal(process.code, 4);
+    assert_non_null(strstr(process.err, "large.safetensors: cannot write"));
+    assert_non_null(strstr(process.err, "File too large"));
+    assert_int_equal(di_cli_count("large"), 0);
+    di_process_free(&process);
+    free(in);
+    free(out);
+}
+
 /* L01: no silent zeros. */
 static void a_file_cut_while_mapped_is_an_error(void **state)
 {
@@ -225,6 +251,7 @@ int main(void)
         cmocka_unit_test(ctrl_c_ends_an_answer_not_the_chat),
         cmocka_unit_test(a_reader_that_leaves_ends_it_in_silence),
         cmocka_unit_test(a_full_disk_is_an_error),
+        cmocka_unit_test(a_file_that_cannot_grow_is_an_error),
         cmocka_unit_test(a_file_cut_while_mapped_is_an_error),
         cmocka_unit_test(a_missing_page_is_an_error),
     };

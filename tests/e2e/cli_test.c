@@ -239,6 +239,13 @@ static void options_that_do_not_go_together(void **state)
          2,
          NULL,
          "'x' is not a whole number"},
+        {"min and max",
+         {"run", "-p", "x", "--min-tokens", "5", "--max-tokens", "3"},
+         NULL,
+         2,
+         NULL,
+         "--min-tokens: 5 is more than --max-tokens 3"},
+        {"empty model", {"run", "-p", "x", "-m", ""}, NULL, 2, NULL, "--model: the name is empty"},
         {"parse mode", {"parse", "--jsonl", "--thinking"}, NULL, 2, NULL, "--thinking"},
     };
     CHECK_CASES(rows);
@@ -269,6 +276,17 @@ static void the_environment_is_checked(void **state)
         &process);
     assert_int_equal(process.code, 3);
     assert_true(matches(process.err, "/nonexistent"));
+    di_process_free(&process);
+}
+
+static void a_terminal_is_no_prompt(void **state)
+{
+    (void)state;
+    static const char *const args[] = {"run", "-m", "/nonexistent", NULL};
+    di_process process;
+    di_process_run(&(di_process_options){.args = args, .is_terminal = true}, &process);
+    assert_int_equal(process.code, 2);
+    assert_true(matches(process.out, "^deepinfer: no prompt: give -p, "));
     di_process_free(&process);
 }
 
@@ -312,6 +330,7 @@ static void bad_files_are_input_errors(void **state)
         {"no token", {RUN, "--token-ids", "{TMP}/big.json"}, NULL, 3, NULL, "99999.*1279"},
         {"no ids", {RUN, "--token-ids", "{TMP}/empty.json"}, NULL, 3, NULL, "ids is empty"},
         {"no chat", {RUN, "--messages", "{TMP}/object.json"}, NULL, 3, NULL, "\"messages\""},
+        {"no UTF-8", {RUN, "--chat", "-p", "a\xff"}, NULL, 3, NULL, "must be UTF-8"},
         {"no model", {"run", "-m", "{TMP}/none", "-p", "x"}, NULL, 3, NULL, "/none"},
         {"cut shard",
          {"run", "-m", "{TMP}/cut-shard", "-p", "x"},
@@ -406,6 +425,25 @@ static void texts_and_ids(void **state)
          0,
          "^\\{\"ids\": \\[30, .*\\]\\}\n$",
          NULL},
+        {"bad ids",
+         {"detokenize", TOKENIZER, "--jsonl"},
+         "{\"id\": 1}\n{\"ids\": [1.5]}\n{\"ids\": [99999]}\n{\"ids\": [67]}\n[1]\n",
+         3,
+         "^(\\{\"error\": \".*\"\\}\n){3}\\{\"text\": \"a\"\\}\n\\{\"error\": .*\\}\n$",
+         "line 1: .*line 2: .*item 0.*line 3: .*99999.*line 5: ",
+         true},
+        {"no lines",
+         {"tokenize", TOKENIZER, "--jsonl", "-f", "{TMP}/none"},
+         NULL,
+         3,
+         NULL,
+         "/none"},
+        {"a folder of lines",
+         {"tokenize", TOKENIZER, "--jsonl", "-f", "{TMP}"},
+         NULL,
+         3,
+         NULL,
+         "cannot read"},
         {"a bad line",
          {"tokenize", TOKENIZER, "--jsonl"},
          "{\"text\": \"a\"}\n{\"txt\": 1}\nx\n{\"text\": \"b\"}\n",
@@ -436,6 +474,8 @@ static void texts_and_ids(void **state)
 static void chats_and_completions(void **state)
 {
     (void)state;
+    static const char chat[] = "[{\"role\": \"user\", \"content\": \"hi\"}]";
+    di_cli_write("chat.json", chat, strlen(chat));
 #define BAR "\xef\xbd\x9c"
     static const cli_case rows[] = {
         {"chat",
@@ -451,6 +491,8 @@ static void chats_and_completions(void **state)
          0,
          "Effort: 75 .*<" BAR "Assistant" BAR "><think>$",
          NULL},
+        {"from a file", {"encode", "{TMP}/chat.json"}, NULL, 0, "></think>$", NULL},
+        {"no text", {"parse", "--jsonl"}, "{\"text\": 1}", 3, "^\\{\"error\": ", "line 1: "},
         {"nobody", {"encode"}, "[]", 3, NULL, "stdin: "},
         {"no JSON", {"encode"}, "hi", 3, NULL, "stdin: line 1"},
         {"a number", {"encode"}, "5", 3, NULL, "stdin: "},
@@ -489,7 +531,7 @@ static void what_it_is_and_would_do(void **state)
 {
     (void)state;
     static const cli_case rows[] = {
-        {"config", {"config", "--threads", "3"}, NULL, 0, "n_threads +=? *3", NULL},
+        {"config", {"config", "--threads", "3"}, NULL, 0, "threads += 3", NULL},
         {"config bad", {"config", "--threads", "x"}, NULL, 2, NULL, "--threads"},
         {"kernels", {"kernels"}, NULL, 0, "\\*", NULL},
     };
@@ -504,6 +546,7 @@ int main(void)
         cmocka_unit_test(bad_values_are_named_first),
         cmocka_unit_test(options_that_do_not_go_together),
         cmocka_unit_test(the_environment_is_checked),
+        cmocka_unit_test(a_terminal_is_no_prompt),
         cmocka_unit_test(bad_files_are_input_errors),
         cmocka_unit_test(inspect_refuses_damaged_files),
         cmocka_unit_test(texts_and_ids),

@@ -9,6 +9,9 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "core/config_keys.h"
+#include "kernels/hyper_connection/hyper_connection.h"
+#include "kernels/index_logits/index_logits.h"
 #include "kernels/kernel.h"
 #include "model/plan.h"
 
@@ -126,6 +129,24 @@ static void printing_lists_every_row(void **state)
     free(text);
 }
 
+static double largest_of(const char *section, const char *key)
+{
+    for (size_t i = 0; i < di_n_config_keys; i++)
+        if (strcmp(di_config_keys[i].section, section) == 0 &&
+            strcmp(di_config_keys[i].key, key) == 0)
+            return di_config_keys[i].max;
+    fail_msg("no key %s", key);
+    return 0;
+}
+
+/* Kernels with arrays of fixed size take everything a configuration may ask for. */
+static void limits_cover_the_configurations(void **state)
+{
+    (void)state;
+    assert_true(largest_of("text_config", "index_head_dim") <= DI_INDEX_DIM_LIMIT);
+    assert_true(largest_of("text_config", "hc_mult") <= DI_HC_LIMIT);
+}
+
 /* A new operation needs a test: a file of this folder that makes cases of DI_OP_<name>. */
 static void every_operation_is_tested(void **state)
 {
@@ -166,6 +187,7 @@ int main(void)
         cmocka_unit_test(selection_obeys_the_mask),
         cmocka_unit_test(unknown_names_are_errors),
         cmocka_unit_test(printing_lists_every_row),
+        cmocka_unit_test(limits_cover_the_configurations),
         cmocka_unit_test(every_operation_is_tested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,8 @@ typedef struct di_engram_hash_args {
     int32_t pad_id;
 } di_engram_hash_args;
 
-/* bf16(e4m3 * 2^(scale - 127)) of the n_columns rows of a token, one after another. */
+/* bf16(e4m3 * 2^(scale - 127)) of the n_columns rows of a token, one after another. dim is a
+ * multiple of 32. */
 typedef struct di_engram_gather_args {
     const uint8_t *codes, *scales; /* [n_table_rows, dim], [n_table_rows, dim / 32] */
     const int64_t *rows;           /* [n, n_columns] */
@@ -25,7 +26,8 @@ typedef struct di_engram_gather_args {
     int64_t n_columns, dim;
 } di_engram_gather_args;
 
-/* h_j += sigmoid(signed sqrt of the scaled, normalised product of h_j and key_j) * value. */
+/* h_j += sigmoid(signed sqrt of the scaled, normalised product of h_j and key_j) * value; a product
+ * of 0 counts as positive. */
 typedef struct di_engram_gate_args {
     di_bf16 *h;                         /* [n, hc, dim], in place */
     const di_bf16 *kv;                  /* [n, hc + 1, dim]: the keys, then the value */

@@ -3,6 +3,7 @@
  * gemm_f8   W is F8 (e4m3 codes, e8m0 scales per 32x32). x is bf16; for the quantized linears the
  *           caller has rounded it with quantize_q8, for wo_a it is used as it is.
  * gemm_bf16 W is bf16.
+ * Any k, n and first_column: a last group of fewer than 32 columns has its own scale.
  *
  * Items: output columns (0 .. n-1), each for all m rows. Products are exact in fp32, the sum runs
  * over k in the lanes16 order whatever m is, hence rows are batch-invariant. */

@@ -1,7 +1,7 @@
 /* Routed experts' linears: rows grouped by expert, F4 weights (model spec 2.1, 3), x rounded by
  * quantize_q8. Row j of y belongs to assignment j; assignments are sorted by expert, and those of
  * the active expert number e are expert_begin[e] .. expert_begin[e+1]-1. Items: n_active * n, item
- * e * n + column. */
+ * e * n + column. k is a multiple of 32; an expert may have no assignment. */
 #ifndef DI_KERNELS_GROUPED_GEMM_H
 #define DI_KERNELS_GROUPED_GEMM_H
 

@@ -6,10 +6,9 @@
 
 #include "base/fp.h"
 
-enum { DI_MOE_TOPK_LIMIT = 64 };
-
 /* a = sqrt(softplus(logit)); the k largest of a + bias (ties: lowest id) with weight a, normalised
- * over the k (in order of selection) and scaled. Written in ascending expert id. */
+ * over the k (in order of selection; not if k is 1) and scaled. Written in ascending expert id.
+ * 1 <= k <= n_experts. */
 typedef struct di_moe_gate_args {
     const float *logits; /* [n, n_experts] */
     const float *bias;   /* [n_experts] */

@@ -1,8 +1,15 @@
-/* Activation and cache quantizers (model spec 3). Items: rows.
+/* Activation and cache quantizers (model spec 3). Items: rows. dim is a multiple of 32.
  *
- * Q8   groups of 32: a = max(max|x|, 1e-4), s = pow2ceil(a / 448) as e8m0, code = e4m3(clamp(x /
- * s)) Q4i  groups of 32: a = max(max|x|, 6 * 2^-126), s = pow2ceil(a / 6) as e8m0, code = e2m1(x /
- * s) Q4kv groups of 16: a = max(max|x|, 6 * 2^-9), s = e4m3(a / 6), code = e2m1(x / s)
+ * Q8    groups of 32: a = max(max|x|, 1e-4), s = pow2ceil(a / 448) as e8m0,
+ *       code = e4m3(clamp(x / s))
+ * Q4i   groups of 32: a = max(max|x|, 6 * 2^-126), s = pow2ceil(a / 6) as e8m0,
+ *       code = e2m1(clamp(x / s))
+ * Q4kv  groups of 16: a = max(max|x|, 6 * 2^-9), s = e4m3(a / 6), at most 448,
+ *       code = e2m1(clamp(x / s))
+ *
+ * The divisions by 448 and by 6 under pow2ceil are products with fp32(1/448) and fp32(1/6). A
+ * group's largest magnitude skips NaN; under Q8 a NaN stays one. Q8 keeps the sign of zero, e2m1
+ * has no -0.
  *
  * quantize_* gives the rounded values as bf16 (exact: 4 significant bits times a power of two; for
  * linears on FP8 inputs and for index queries). pack_* gives codes and scales, for the KV cache. */

@@ -1,7 +1,7 @@
 /* Attention of each query over its window and its selected compressed entries, with a sink logit
  * per head in the denominator only (model spec 4.2). Keys are values. Probabilities stay fp32. Key
  * order: window entries by position, then compressed entries by index. Items: n_rows * n_heads,
- * item = row * n_heads + head. */
+ * item = row * n_heads + head. head_dim is a multiple of 32. */
 #ifndef DI_KERNELS_SPARSE_ATTENTION_H
 #define DI_KERNELS_SPARSE_ATTENTION_H
 

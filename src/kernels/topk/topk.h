@@ -1,5 +1,5 @@
 /* Selection over index scores (model spec 4.4). Ties go to the lowest index; +0 and -0 are equal; a
- * NaN score comes last. Items of both: rows. */
+ * NaN score comes last. Items of both: rows. k >= 1; n_visible may be 0. */
 #ifndef DI_KERNELS_TOPK_H
 #define DI_KERNELS_TOPK_H
 
@@ -16,7 +16,7 @@ typedef struct di_topk_args {
     const uint8_t
         *candidates; /* [n_rows, candidate_stride], 0 or 1 a block of block_size; or NULL */
     int64_t candidate_stride, block_size;
-    int32_t *indices; /* [n_rows, k] */
+    int32_t *indices; /* [n_rows, k]: counts[row] of them are written */
     int32_t *counts;  /* [n_rows] */
     int64_t k;
 } di_topk_args;
@@ -27,7 +27,8 @@ typedef struct di_candidate_blocks_args {
     const di_bf16 *scores; /* [n_rows, score_stride] */
     int64_t score_stride;
     const int32_t *n_visible; /* [n_rows] */
-    uint8_t *candidates; /* [n_rows, candidate_stride]: every block up to the newest is written */
+    uint8_t *candidates; /* [n_rows, candidate_stride]: every block up to the newest is written,
+                            none beyond */
     int64_t candidate_stride, block_size, k;
 } di_candidate_blocks_args;
 

@@ -1,0 +1,109 @@
+/* What a pass takes from its arena, for the memory plan: one line an allocation, in the order of
+ * the files of this folder. forward_scratch_test.c compares it with what passes really take. */
+#include "base/checked.h"
+#include "model/internal.h"
+
+/* The arena's alignment. */
+static int64_t room(int64_t n, int64_t elem_bytes)
+{
+    return (n * elem_bytes + 63) / 64 * 64;
+}
+
+static int64_t rope_bytes(const di_config *c, int64_t n)
+{
+    return 2 * room(n * (c->rope_dim / 2), 4);
+}
+
+static int64_t begin_bytes(const di_config *c, int64_t n, int n_threads)
+{
+    return room(n * c->hc_mult * c->hidden_size, 2) + /* h */
+           room(n * c->hc_mult, 4) +                  /* pre */
+           3 * room(n, 4) +                           /* window_floors, n_visible, topk_counts */
+           room(n * c->index_topk, 4) +               /* topk */
+           room(di_attention_scratch_floats(c) * n_threads, 4) +
+           DI_MAX_KV_GROUPS * room(n, sizeof(int32_t *)) + /* tables */
+           2 * rope_bytes(c, n);
+}
+
+static int64_t candidate_bytes(const di_config *c, int64_t n, int64_t context_len)
+{
+    if (c->candidate_source < 0)
+        return 0;
+    const int64_t visible = context_len / c->compress_ratios[c->candidate_source];
+    return room(n * di_ceil_div(di_max_i64(1, visible), c->candidate_block_size), 1);
+}
+
+/* A sublayer's mixing weights, its input and its output. */
+static int64_t sublayer_bytes(const di_config *c, int64_t n)
+{
+    return 2 * room(n * c->hc_mult, 4) + room(n * c->hc_mult * c->hc_mult, 4) +
+           2 * room(n * c->hidden_size, 2);
+}
+
+/* At most a group a row: every row may be the second of its sequence's pending one. */
+static int64_t compress_bytes(const di_config *c, int ratio, int64_t n)
+{
+    const int64_t dim = c->head_dim;
+    const int64_t pairs = ratio == 1 ? 0 : 2 * room(n * dim, 4) + 2 * room(2 * n * dim, 4);
+    return room(n, 4) + room(n, 8) +  /* positions, slots */
+           room(n * dim, 2) + pairs + /* latent; k and gate of rows, of groups */
+           rope_bytes(c, n) + room(n * c->index_head_dim, 2);
+}
+
+static int64_t select_bytes(const di_config *c, int ratio, int64_t n, int64_t context_len)
+{
+    const int64_t visible = di_max_i64(1, context_len / ratio);
+    const int64_t tile = di_min_i64(n, di_max_i64(1, DI_INDEX_SCORES_PER_TILE / visible));
+    return room(n * c->index_n_heads * c->index_head_dim, 2) + room(n * c->index_n_heads, 2) +
+           room(tile * visible, 2);
+}
+
+static int64_t attention_bytes(const di_config *c, int layer, int64_t n, int64_t context_len)
+{
+    const int ratio = c->compress_ratios[layer];
+    int64_t bytes = room(n * c->hidden_size, 2) +               /* rounded input */
+                    2 * room(n * c->q_lora_rank, 2) +           /* query latent, rounded */
+                    2 * room(n * c->n_heads * c->head_dim, 2) + /* queries, output */
+                    room(n * c->head_dim, 2) +                  /* window entries */
+                    2 * room(n * c->o_groups * c->o_lora_rank, 2);
+    if (c->is_kv_source[layer])
+        bytes += compress_bytes(c, ratio, n);
+    if (c->is_index_source[layer])
+        bytes += select_bytes(c, ratio, n, context_len);
+    return bytes;
+}
+
+static int64_t moe_bytes(const di_config *c, int64_t n)
+{
+    const int64_t experts = c->n_routed_experts, inter = c->moe_intermediate_size;
+    const int64_t assignments = n * c->n_experts_per_tok;
+    return 2 * room(n * experts, 4) + 2 * room(assignments, 4) +        /* routing */
+           3 * room(experts + 1, 4) + 3 * room(assignments, 4) +        /* dispatch */
+           3 * room(di_min_i64(experts, assignments), sizeof(void *)) + /* weight lists */
+           2 * room(n * c->hidden_size, 2) + /* rounded input, shared output */
+           3 * room(assignments * inter, 2) + room(assignments * c->hidden_size, 2) +
+           3 * room(n * inter, 2); /* gate, up, rounded: shared expert */
+}
+
+static int64_t engram_bytes(const di_config *c, int64_t n)
+{
+    if (c->n_engram_layers == 0)
+        return 0;
+    const int64_t columns = (int64_t)(c->engram_max_ngram_size - 1) * c->engram_n_heads;
+    return room(n, sizeof(int32_t *)) + room(n * columns, 8) +
+           2 * room(n * columns * c->engram_head_dim, 2) +
+           room(n * (c->hc_mult + 1) * c->hidden_size, 2);
+}
+
+int64_t di_forward_scratch_bytes(const di_config *c, int64_t n, int64_t context_len, int n_threads)
+{
+    int64_t most = 2 * room(n * c->hidden_size, 2); /* the head */
+    const int64_t attention_pre = room(n * c->hc_mult, 4);
+    for (int layer = 0; layer < c->n_layers; layer++) {
+        const int64_t attention = sublayer_bytes(c, n) + attention_bytes(c, layer, n, context_len);
+        most = di_max_i64(most, attention_pre + attention);
+    }
+    most = di_max_i64(most, attention_pre + sublayer_bytes(c, n) + moe_bytes(c, n));
+    most = di_max_i64(most, attention_pre + engram_bytes(c, n));
+    return begin_bytes(c, n, n_threads) + candidate_bytes(c, n, context_len) + most;
+}
