@@ -1,0 +1,335 @@
+/* The engine around the model: scheduling, KV blocks, slots, sampling, stops, ends. On the null
+ * device, whose outputs are a function of each sample's own history: anything that mixes sequences
+ * up gives other tokens than di_expect, or a line in the device's `problem`. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "engine_check.h"
+#include "fake_clock.h"
+#include "random.h"
+
+#define MODEL_DIR DI_TEST_DATA "/golden/tiny"
+
+enum { EOS = 1, MOST_SAMPLES = 3, MOST_TOKENS = 512, N_STREAMS = 4 };
+
+static di_model *model;
+
+static int open_model(void **state)
+{
+    (void)state;
+    return di_model_open(MODEL_DIR, NULL, &model) == DI_OK ? 0 : -1;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    di_model_close(model);
+    return 0;
+}
+
+/* Every 24th history or so ends. */
+static void end_sometimes(void *user, uint64_t history, int64_t position, float *logits)
+{
+    (void)user;
+    (void)position;
+    if (history % 24 == 0)
+        logits[EOS] = 30.0f;
+}
+
+/* ------------------------------------------------------------------------------- traffic */
+
+/* A request and what came of it. */
+typedef struct traffic {
+    di_request request;
+    int32_t *prompt;
+    di_request_id id;
+    bool is_cancelled;
+    di_ids tokens[MOST_SAMPLES];
+    int n_final[MOST_SAMPLES];
+    di_finish_reason reason[MOST_SAMPLES];
+} traffic;
+
+/* Prompts begin like one of a few streams, so that they share prefixes. */
+static void make_prompt(di_rng *rng, int64_t most, traffic *t)
+{
+    const int64_t n = di_rng_between(rng, 1, most);
+    /* Windows are kept at the ends of prompts: a prompt that ends in its stream serves others. */
+    const int64_t kind = di_rng_below(rng, 3);
+    const int64_t n_shared = kind == 0 ? 0 : kind == 1 ? n : di_rng_below(rng, n);
+    const uint64_t stream = (uint64_t)di_rng_below(rng, N_STREAMS);
+    t->prompt = malloc((size_t)n * sizeof *t->prompt);
+    assert_non_null(t->prompt);
+    for (int64_t i = 0; i < n; i++)
+        t->prompt[i] = i < n_shared ? (int32_t)(3 + (stream * 7919 + (uint64_t)i * 104729) % 1200)
+                                    : (int32_t)di_rng_between(rng, 3, 1200);
+    t->request.token_ids = t->prompt;
+    t->request.n_token_ids = (size_t)n;
+}
+
+static void make_request(di_rng *rng, int64_t most_prompt, int64_t most_new, traffic *t)
+{
+    *t = (traffic){.request = DI_REQUEST_INIT};
+    make_prompt(rng, most_prompt, t);
+    di_sampling_params *p = &t->request.sampling;
+    p->temperature = di_rng_below(rng, 3) ? 0.5 * (double)di_rng_between(rng, 1, 3) : 0;
+    p->top_k = di_rng_below(rng, 3) ? 0 : (int32_t)di_rng_between(rng, 1, 50);
+    p->top_p = di_rng_below(rng, 3) ? 1.0 : 0.9;
+    p->repetition_penalty = di_rng_below(rng, 4) ? 1.0 : 1.2;
+    p->frequency_penalty = di_rng_below(rng, 4) ? 0 : 0.5;
+    p->n = (int32_t)di_rng_between(rng, 1, MOST_SAMPLES);
+    p->has_seed = true;
+    p->seed = di_rng_next(rng);
+    p->max_tokens = di_rng_between(rng, 1, most_new);
+    p->min_tokens = di_rng_below(rng, 4) ? 0 : di_rng_between(rng, 0, p->max_tokens);
+    p->ignore_eos = di_rng_below(rng, 4) == 0;
+    p->n_logprobs = di_rng_below(rng, 4) ? -1 : (int32_t)di_rng_below(rng, 3);
+    t->request.priority = (int)di_rng_below(rng, 3);
+}
+
+static void free_traffic(traffic *t)
+{
+    free(t->prompt);
+    for (int i = 0; i < MOST_SAMPLES; i++)
+        di_ids_free(&t->tokens[i]);
+}
+
+static void note_output(traffic *t, const di_output *o)
+{
+    assert_in_range(o->sample_index, 0, t->request.sampling.n - 1);
+    const int32_t i = o->sample_index;
+    assert_int_equal(t->n_final[i], 0); /* nothing comes after the last output */
+    for (size_t k = 0; k < o->n_token_ids; k++)
+        di_require(di_ids_push(&t->tokens[i], o->token_ids[k]));
+    if (o->n_token_ids && t->request.sampling.n_logprobs >= 0)
+        assert_int_equal(o->logprobs[0].entries[0].token_id, o->token_ids[0]);
+    t->n_final[i] += o->finish_reason != DI_FINISH_NONE;
+    t->reason[i] = o->finish_reason;
+}
+
+static void poll_all(di_engine *engine, traffic *all, size_t n)
+{
+    di_output output;
+    while (di_engine_poll(engine, &output)) {
+        assert_in_range(output.id, 1, n);
+        assert_int_equal(all[output.id - 1].id, output.id);
+        note_output(&all[output.id - 1], &output);
+    }
+}
+
+/* Steps until all is done; every so many steps everything is checked. */
+static void run_all(di_engine *engine, di_null_device *device, traffic *all, size_t n, int every)
+{
+    bool has_work = true;
+    for (int step = 1; has_work; step++) {
+        di_require(di_engine_step(engine, &has_work));
+        poll_all(engine, all, n);
+        if (step % every == 0)
+            di_check_engine(engine, device);
+        assert_true(step < 1000000);
+    }
+}
+
+static void check_sample(const di_null_device *device, const traffic *t, int32_t sample)
+{
+    di_expected e;
+    di_expect(device, model, &t->request, sample, &e);
+    assert_int_equal(t->n_final[sample], 1);
+    if (t->reason[sample] == DI_FINISH_CANCELLED) {
+        assert_true(t->is_cancelled);
+        assert_true(t->tokens[sample].len <= e.tokens.len);
+    } else {
+        assert_int_equal(t->reason[sample], e.reason);
+        assert_int_equal(t->tokens[sample].len, e.tokens.len);
+    }
+    if (t->tokens[sample].len)
+        assert_memory_equal(t->tokens[sample].data, e.tokens.data,
+                            t->tokens[sample].len * sizeof *e.tokens.data);
+    di_ids_free(&e.tokens);
+}
+
+/* The result says what the outputs said. */
+static void check_result(di_engine *engine, const traffic *t)
+{
+    di_result *result;
+    di_require(di_engine_take_result(engine, t->id, &result));
+    int32_t i = 0;
+    for (const di_result *r = result; r; r = r->next, i++) {
+        assert_int_equal(r->sample_index, i);
+        assert_int_equal(r->finish_reason, t->reason[i]);
+        assert_int_equal(r->n_token_ids, t->tokens[i].len);
+        assert_int_equal(r->n_prompt_token_ids, t->request.n_token_ids);
+        assert_true(r->n_cached_tokens < r->n_prompt_token_ids);
+        if (r->n_token_ids)
+            assert_memory_equal(r->token_ids, t->tokens[i].data,
+                                r->n_token_ids * sizeof *r->token_ids);
+    }
+    assert_int_equal(i, t->request.sampling.n);
+    di_result_free(result);
+}
+
+static void check_all(di_engine *engine, const di_null_device *device, const traffic *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (int32_t s = 0; s < all[i].request.sampling.n; s++)
+            check_sample(device, &all[i], s);
+        check_result(engine, &all[i]);
+    }
+    assert_null(engine->finished.first);
+    di_check_idle(engine, device);
+}
+
+/* Bytes of a KV budget that holds about `n_blocks` blocks of every group. */
+static int64_t kv_bytes(int64_t n_blocks)
+{
+    di_kv_layout layout;
+    di_kv_layout_init(&model->config, &layout);
+    int64_t bytes = 2 * layout.groups[0].block_bytes;
+    for (int g = 1; g < layout.n_groups; g++)
+        bytes += layout.groups[g].block_bytes;
+    return n_blocks * bytes;
+}
+
+/* ------------------------------------------------------------------------------- configurations */
+
+typedef struct setting {
+    di_null_pace pace;
+    const char *async, *prefix;
+    int max_seqs, max_step_tokens;
+    int64_t kv_blocks; /* 0 = plenty */
+} setting;
+
+static const setting settings[] = {
+    {DI_NULL_AT_LAUNCH, "off", "off", 64, 512, 0},
+    {DI_NULL_AT_LAUNCH, "off", "exact", 8, 64, 0},
+    {DI_NULL_AT_LAUNCH, "on", "exact", 64, 7, 0},
+    {DI_NULL_AT_NEXT_LAUNCH, "on", "exact", 64, 64, 0},
+    {DI_NULL_AT_COLLECT, "on", "exact", 64, 512, 0},
+    {DI_NULL_AT_COLLECT, "on", "off", 3, 33, 0},
+    {DI_NULL_THREADED, "on", "exact", 64, 100, 0},
+    {DI_NULL_AT_LAUNCH, "off", "exact", 16, 64, 12},
+    {DI_NULL_AT_COLLECT, "on", "off", 16, 64, 12},
+    {DI_NULL_AT_COLLECT, "on", "exact", 16, 200, 12},
+    {DI_NULL_AT_NEXT_LAUNCH, "on", "exact", 16, 64, 1}, /* room for one whole sequence */
+    {DI_NULL_THREADED, "on", "exact", 16, 512, 12},
+};
+
+static di_engine *make_engine(const setting *s, di_null_device *device)
+{
+    const di_options options = {
+        .n_threads = 1,
+        .max_step_tokens = s->max_step_tokens,
+        .max_seqs = s->max_seqs,
+        .prefix_cache = s->prefix,
+        .async_scheduling = s->async,
+        .kv_cache_bytes = s->kv_blocks ? kv_bytes(s->kv_blocks) : 0,
+    };
+    di_engine *engine;
+    device->pace = s->pace;
+    di_require(di_null_engine_create(device, model, &options, &engine));
+    return engine;
+}
+
+static void run_setting(const setting *s, di_rng *rng)
+{
+    enum { N = 60 };
+    traffic all[N];
+    di_null_device device = {.bend = end_sometimes};
+    di_engine *engine = make_engine(s, &device);
+    for (int i = 0; i < N; i++) {
+        make_request(rng, 400, 60, &all[i]);
+        di_require(di_engine_submit(engine, &all[i].request, &all[i].id));
+    }
+    run_all(engine, &device, all, N, 1);
+    di_engine_stats stats;
+    di_engine_get_stats(engine, &stats);
+    if (s->kv_blocks)
+        assert_true(stats.n_preemptions > 0);
+    assert_int_equal(stats.cached_prompt_tokens > 0, s->prefix[0] == 'e');
+    check_all(engine, &device, all, N);
+    di_engine_destroy(engine);
+    for (int i = 0; i < N; i++)
+        free_traffic(&all[i]);
+}
+
+static void every_setting_gives_the_same(void **state)
+{
+    (void)state;
+    di_rng rng = di_rng_named("settings");
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        run_setting(&settings[i], &rng);
+}
+
+/* ------------------------------------------------------------------------------- many */
+
+static void cancel_some(di_engine *engine, di_rng *rng, traffic *all, size_t n_submitted)
+{
+    const int64_t n = di_rng_below(rng, 3);
+    for (int64_t i = 0; i < n && n_submitted > 0; i++) {
+        /* mostly recent ones, which wait or run; also ended ones */
+        const size_t back = (size_t)di_rng_below(rng, 120);
+        traffic *t = &all[n_submitted > back ? n_submitted - 1 - back : 0];
+        t->is_cancelled = true;
+        di_engine_cancel(engine, t->id);
+    }
+}
+
+static void run_many(di_null_pace pace, size_t n, int64_t kv_blocks)
+{
+    di_rng rng = di_rng_named("many");
+    di_null_device device = {.bend = end_sometimes};
+    const setting s = {pace, pace == DI_NULL_AT_LAUNCH ? "off" : "on", "exact", 48, 256, kv_blocks};
+    di_engine *engine = make_engine(&s, &device);
+    traffic *all = calloc(n, sizeof *all);
+    assert_non_null(all);
+    size_t n_submitted = 0, n_cancelled = 0;
+    bool has_work = true;
+    for (int step = 1; has_work || n_submitted < n; step++) {
+        for (int64_t k = di_rng_below(&rng, 14); k > 0 && n_submitted < n; k--) {
+            traffic *t = &all[n_submitted++];
+            make_request(&rng, di_rng_below(&rng, 20) ? 40 : 300, 16, t);
+            di_require(di_engine_submit(engine, &t->request, &t->id));
+        }
+        cancel_some(engine, &rng, all, n_submitted);
+        di_require(di_engine_step(engine, &has_work));
+        poll_all(engine, all, n_submitted);
+        if (step % 64 == 0)
+            di_check_engine(engine, &device);
+    }
+    for (size_t i = 0; i < n; i++)
+        n_cancelled += all[i].reason[0] == DI_FINISH_CANCELLED;
+    print_message("%zu requests, %zu cancelled in flight\n", n, n_cancelled);
+    assert_true(n_cancelled > n / 25);
+    check_all(engine, &device, all, n);
+    di_engine_destroy(engine);
+    for (size_t i = 0; i < n; i++)
+        free_traffic(&all[i]);
+    free(all);
+}
+
+static void ten_thousand_requests(void **state)
+{
+    (void)state;
+    run_many(DI_NULL_AT_COLLECT, 10000, 0);
+}
+
+static void many_on_a_thread_with_little_room(void **state)
+{
+    (void)state;
+    run_many(DI_NULL_THREADED, 1500, 24);
+}
+
+int main(int argc, char **argv)
+{
+    di_rng_start(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_setting_gives_the_same),
+        cmocka_unit_test(ten_thousand_requests),
+        cmocka_unit_test(many_on_a_thread_with_little_room),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
