@@ -134,7 +134,7 @@ void di_entry_settle(di_engine *engine, di_entry *entry)
         entry->seqs[i].slot = NULL;
     }
     di_active_remove(&engine->active, entry);
-    engine->n_deadlines -= entry->deadline_ns != 0;
+    engine->n_deadlines -= entry->timeout_ms != 0;
     pthread_mutex_lock(&engine->lock);
     entry->is_settled = true;
     const bool is_taken = entry->is_taken;
