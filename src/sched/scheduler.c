@@ -135,12 +135,30 @@ static di_sched_seq *find_victim(const di_scheduler *s, const di_sched_seq *seq)
     return NULL;
 }
 
-static bool has_blocks(const di_scheduler *s, const di_sched_seq *seq, int64_t new_len)
+/* Blocks of a group that a sequence has yet to take for its present tokens, at any one time: passes
+ * give window blocks back as they go. */
+static int64_t blocks_to_come(const di_scheduler *s, const di_sched_seq *seq, int group)
 {
-    for (int g = 0; g < s->kv->layout.n_groups; g++)
-        if (di_kv_seq_blocks_needed(s->kv, &seq->kv, g, new_len) >
-            di_block_pool_available(&s->kv->pools[g]))
+    const int64_t needed = di_kv_seq_blocks_needed(s->kv, &seq->kv, group, seq->n_tokens);
+    if (!s->kv->layout.groups[group].is_window)
+        return needed;
+    const int64_t owned = seq->kv.n_blocks - seq->kv.first_block[group];
+    const int64_t live = s->kv->window_len + s->limits.max_step_tokens;
+    const int64_t most = di_ceil_div(live, DI_KV_BLOCK_TOKENS) + 1;
+    return di_min_i64(needed, di_max_i64(0, most - owned));
+}
+
+/* Whether the pools hold a sequence's present tokens beside those of all that run: none of them
+ * then waits because of it. */
+static bool has_blocks(const di_scheduler *s, const di_sched_seq *seq)
+{
+    for (int g = 0; g < s->kv->layout.n_groups; g++) {
+        int64_t left = di_block_pool_available(&s->kv->pools[g]) - blocks_to_come(s, seq, g);
+        for (const di_sched_seq *r = s->running.first; r && left >= 0; r = r->next)
+            left -= blocks_to_come(s, r, g);
+        if (left < 0)
             return false;
+    }
     return true;
 }
 
@@ -168,7 +186,6 @@ static bool try_add(di_scheduler *s, di_sched_seq *seq, int64_t n, plan *p)
     if (di_kv_seq_extend(s->kv, &seq->kv, first + n) != DI_OK)
         return false;
     const bool samples = seq->kv.len == seq->n_tokens && seq->n_tokens < seq->max_len;
-    register_blocks(s, seq, false);
     seq->n_tokens += samples;
     seq->n_in_flight++;
     seq->planned_step = s->step;
@@ -224,7 +241,7 @@ static bool admit(di_scheduler *s, di_sched_seq *seq)
     if (!seq->is_cold &&
         di_prefix_cache_adopt(s->prefix, &seq->kv, seq->tokens, seq->n_tokens, &hit) != DI_OK)
         hit = (di_prefix_hit){0, 0};
-    if (!has_blocks(s, seq, seq->n_tokens)) {
+    if (!has_blocks(s, seq)) {
         di_kv_seq_release(s->kv, &seq->kv);
         return false;
     }
@@ -280,6 +297,9 @@ int32_t di_scheduler_next(di_scheduler *scheduler, di_sched_item *items)
     scheduler->step++;
     schedule_decodes(scheduler, &p);
     schedule_prefills(scheduler, &p);
+    /* Only now: what this pass computes is for later passes. */
+    for (int32_t i = 0; i < p.n_items; i++)
+        register_blocks(scheduler, items[i].seq, false);
     return p.n_items;
 }
 

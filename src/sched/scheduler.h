@@ -8,11 +8,12 @@
  * One step: running sequences with one token left (decode) come first, in order of (priority,
  * arrival). What is left of the token budget goes to prefills, running and waiting: shared out so
  * that short prompts pass a long one and the long one still moves. A waiting sequence is admitted
- * if the pools hold all its present tokens. If a running sequence finds no block, the last one
- * after it in order is preempted: its blocks are given back and it computes its tokens again later.
- * A sequence preempted max_preemptions times is pinned: never again, and at most one pinned one
- * runs at a time; it may preempt anyone, and fits the pools alone, so it gets through. A running
- * sequence that finds neither a block nor a victim waits with what it has. */
+ * if the pools hold all its present tokens beside those of all running ones. If a running sequence
+ * finds no block, the last one after it in order is preempted: its blocks are given back and it
+ * computes its tokens again later. A sequence preempted max_preemptions times is pinned: never
+ * again, and at most one pinned one runs at a time; it may preempt anyone, and fits the pools
+ * alone, so it gets through. A running sequence that finds neither a block nor a victim waits with
+ * what it has. */
 #ifndef DI_SCHED_SCHEDULER_H
 #define DI_SCHED_SCHEDULER_H
 
