@@ -261,6 +261,43 @@ static void sequences_of_one_pass(void **state)
     di_golden_close(&golden);
 }
 
+/* Whole prompts in one prefill, at the lengths where the selection changes: around the index top-k
+ * at both ratios and around the candidate limit (cases/bugs/V10). */
+static void packed_prompts(void **state)
+{
+    (void)state;
+    di_golden golden;
+    di_golden_open("tiny", &golden);
+    const di_config *c = &golden.model->config;
+    const int64_t vocab = c->vocab_size, k = c->index_topk;
+    const int64_t limit = c->candidate_topk_blocks * c->candidate_block_size;
+    enum { N = 8 };
+    const int64_t lens[N] = {k - 1, k + 1, k, limit, limit + 1, 2 * k - 1, 2 * k, 2 * k + 1};
+    int64_t n_tokens;
+    const int32_t *tokens = case_tokens(&golden, longest_case(&golden), &n_tokens);
+    assert_true(n_tokens >= 7 * N + 2 * k + 1);
+    di_runner runner = open_runner(&golden, 2);
+    float *alone[N];
+    di_runner_seq seqs[N];
+    di_work works[N];
+    for (int i = 0; i < N; i++)
+        alone[i] = run_chunked(&runner, tokens + 7 * i, lens[i], 0);
+    for (int i = 0; i < N; i++) {
+        open_seq(&runner, tokens + 7 * i, lens[i], &seqs[i]);
+        works[i] = (di_work){.seq = &seqs[i], .n_tokens = lens[i], .wants_all_logits = true};
+    }
+    float *logits;
+    require(di_runner_forward(&runner, works, N, NULL, &logits));
+    for (int i = 0; i < N; i++) {
+        check_same(alone[i], logits, lens[i], vocab, "packed prompt");
+        logits += lens[i] * vocab;
+        di_runner_seq_free(&runner, &seqs[i]);
+        free(alone[i]);
+    }
+    di_runner_free(&runner);
+    di_golden_close(&golden);
+}
+
 /* Wanting only the last row's logits gives that row's bits. */
 static void wanted_rows(void **state)
 {
@@ -384,11 +421,11 @@ int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_chunks),   cmocka_unit_test(small_chunks),
-        cmocka_unit_test(uneven_chunks), cmocka_unit_test(tiny_threads),
-        cmocka_unit_test(small_threads), cmocka_unit_test(sequences_of_one_pass),
-        cmocka_unit_test(wanted_rows),   cmocka_unit_test(dirty_memory),
-        cmocka_unit_test(dirty_blocks),
+        cmocka_unit_test(tiny_chunks),    cmocka_unit_test(small_chunks),
+        cmocka_unit_test(uneven_chunks),  cmocka_unit_test(tiny_threads),
+        cmocka_unit_test(small_threads),  cmocka_unit_test(sequences_of_one_pass),
+        cmocka_unit_test(packed_prompts), cmocka_unit_test(wanted_rows),
+        cmocka_unit_test(dirty_memory),   cmocka_unit_test(dirty_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
