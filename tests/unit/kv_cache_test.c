@@ -177,7 +177,8 @@ static void a_full_pool_leaves_the_sequence_as_it_was(void **state)
     for (int g = 0; g < cache.layout.n_groups; g++)
         memcpy(before[g], a.tables[g], sizeof before[g]);
     assert_int_equal(di_kv_seq_extend(&cache, &a, 64 * 5 + 1), DI_ERR_MEMORY);
-    assert_string_equal(di_last_error(), "KV cache full: wanted 3 blocks of 64 tokens, 1 available");
+    assert_string_equal(di_last_error(),
+                        "KV cache full: wanted 3 blocks of 64 tokens, 1 available");
     assert_int_equal(di_kv_seq_extend(&cache, &b, 65), DI_ERR_MEMORY);
     assert_int_equal(b.len, 0);
     assert_int_equal(b.n_blocks, 0);
