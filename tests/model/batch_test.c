@@ -17,7 +17,7 @@ static struct plan {
     const char *dir;
     int n_requests;
     int64_t most_prompt, most_new;
-} plan = {DI_TEST_DATA "/golden/tiny", N_REQUESTS, 400, 24};
+} plan = {DI_TEST_DATA "/golden/tiny", DI_TEST_SHARE > 1 ? N_REQUESTS / 2 : N_REQUESTS, 400, 24};
 
 static di_model *model;
 static di_request *requests;

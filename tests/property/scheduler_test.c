@@ -480,7 +480,7 @@ static void random_operations(void **state)
     for (int i = 0; i < n; i++) {
         char name[64];
         snprintf(name, sizeof name, "random operations %d", i);
-        run_random(&shapes[i], 100000 / n, name);
+        run_random(&shapes[i], 100000 / DI_TEST_SHARE / n, name);
     }
 }
 

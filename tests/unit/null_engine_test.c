@@ -314,13 +314,13 @@ static void run_many(di_null_pace pace, size_t n, int64_t kv_blocks)
 static void ten_thousand_requests(void **state)
 {
     (void)state;
-    run_many(DI_NULL_AT_COLLECT, 10000, 0);
+    run_many(DI_NULL_AT_COLLECT, 10000 / DI_TEST_SHARE, 0);
 }
 
 static void many_on_a_thread_with_little_room(void **state)
 {
     (void)state;
-    run_many(DI_NULL_THREADED, 1500, 24);
+    run_many(DI_NULL_THREADED, 1600 / DI_TEST_SHARE, 24);
 }
 
 /* ------------------------------------------------------------------------------- ends */
