@@ -59,6 +59,99 @@ DI_API di_status di_completion_push(di_completion_stream *stream, const char *te
 DI_API di_status di_completion_finish(di_completion_stream *stream);
 DI_API void di_completion_close(di_completion_stream *stream);
 
+/* ----------------------------------------------- requests and responses in OpenAI's format */
+
+/* docs/batch.md lists the fields of the two request bodies and what the responses hold. */
+typedef enum di_api_endpoint {
+    DI_API_CHAT_COMPLETIONS, /* "/v1/chat/completions" */
+    DI_API_COMPLETIONS       /* "/v1/completions" */
+} di_api_endpoint;
+
+/* Why a request was refused or failed: what an OpenAI error object says, with its HTTP status. */
+typedef struct di_api_error {
+    int http_status;  /* 400 for whatever is wrong with the request itself */
+    const char *type; /* static; "invalid_request_error", "server_error", ... */
+    const char *code; /* static; NULL = none */
+    char param[48];   /* the field it is about; "" = none */
+    char message[1024];
+} di_api_error;
+
+/* A failed call's status and error text, or those of a failed sample, as an API error. */
+DI_API void di_api_error_set(di_status status, const char *text, di_api_error *out);
+/* {"error": {"message", "type", "param", "code"}}. *json is malloc'ed, release with di_free. */
+DI_API di_status di_api_error_write(const di_api_error *error, char **json, size_t *bytes);
+
+/* A read request. Everything it points to is its own. */
+typedef struct di_api_request {
+    di_api_endpoint endpoint;
+    const di_request *prompts; /* to submit, each; all have the same sampling parameters */
+    size_t n_prompts;          /* 1 for a chat */
+    const char *model;         /* NULL = not given */
+    bool is_thinking;          /* chat: the answer begins with its reasoning */
+    bool has_echo;             /* completions: the prompt's text goes in front */
+    bool returns_token_ids;
+    bool is_stream, has_stream_usage;
+} di_api_request;
+
+/* Reads a request body over the model's sampling defaults. A body that is refused is DI_ERR_INPUT,
+ * DI_ERR_ARGUMENT or DI_ERR_UNSUPPORTED and sets *error too. */
+DI_API di_status di_api_request_read(const di_model *model, di_api_endpoint endpoint,
+                                     const char *body, size_t bytes, di_api_request **out,
+                                     di_api_error *error);
+DI_API void di_api_request_free(di_api_request *request); /* NULL is fine */
+
+/* What distinguishes one response from another of the same outcome. */
+typedef struct di_api_response {
+    char id[48];       /* "chatcmpl-..." or "cmpl-..." */
+    int64_t created;   /* Unix time in seconds */
+    const char *model; /* used if the request names none; borrowed */
+} di_api_response;
+
+/* A fresh id and the time. */
+DI_API di_status di_api_response_begin(const di_api_request *request, const char *model,
+                                       di_api_response *out);
+/* Writes the response body: results[i] is the list of samples of prompts[i], all of them finished.
+ * Choices are numbered prompt by prompt. A failed sample fails the whole (di_api_error_set with its
+ * status and error says why); this then returns that status. *json is malloc'ed. */
+DI_API di_status di_api_response_write(const di_model *model, const di_api_request *request,
+                                       const di_api_response *response,
+                                       const di_result *const *results, char **json, size_t *bytes);
+
+/* One line of a batch file. */
+typedef struct di_api_batch_line {
+    const char *custom_id; /* NULL: there is none that could be read */
+    di_api_endpoint endpoint;
+    const char *body; /* the request's JSON text */
+    size_t body_bytes;
+    uint64_t hash;      /* of url and body, or of a bad line's bytes */
+    bool is_bad;        /* then `error` says why, and endpoint and body are not set */
+    di_api_error error; /* of a bad line */
+} di_api_batch_line;
+
+/* A bad line is no failure of this call. Free with di_api_batch_line_free. */
+DI_API di_status di_api_batch_line_read(const char *line, size_t bytes, di_api_batch_line **out);
+DI_API void di_api_batch_line_free(di_api_batch_line *line); /* NULL is fine */
+
+/* One line of a results file. */
+typedef struct di_api_batch_result {
+    const char *custom_id; /* NULL: the line had none */
+    size_t line;           /* its number in the batch file, from 1 */
+    uint64_t hash;         /* of the request */
+    int http_status;
+    const char *body; /* response body as JSON text; with `error` it is not looked at */
+    size_t body_bytes;
+    const di_api_error *error; /* NULL: answered */
+} di_api_batch_result;
+
+/* Every line begins so. */
+#define DI_API_BATCH_RESULT_START "{\"id\": \"batch_req_"
+/* One line with its newline. *json is malloc'ed. */
+DI_API di_status di_api_batch_result_write(const di_api_batch_result *result, char **json,
+                                           size_t *bytes);
+/* Reads such a line again, without its newline: all but body and error are set. Free custom_id with
+ * di_free. */
+DI_API di_status di_api_batch_result_read(const char *line, size_t bytes, di_api_batch_result *out);
+
 /* ------------------------------------------------------------------------- scoring, looking */
 
 /* The token every text begins with. */
