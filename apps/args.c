@@ -266,7 +266,19 @@ void di_text_list_free(di_text_list *list)
 
 /* ------------------------------------------------------------------------------- engine options */
 
-enum { KEY_ACCELERATOR = 0x100, KEY_THREADS, KEY_STEP_TOKENS, KEY_CONTEXT, KEY_ISA, KEY_KERNEL };
+enum {
+    KEY_ACCELERATOR = 0x100,
+    KEY_THREADS,
+    KEY_STEP_TOKENS,
+    KEY_CONTEXT,
+    KEY_SEQS,
+    KEY_KV_BYTES,
+    KEY_PREFIX_CACHE,
+    KEY_ASYNC,
+    KEY_INVARIANT,
+    KEY_ISA,
+    KEY_KERNEL
+};
 
 static const struct argp_option engine_options[] = {
     {"model", 'm', "MODEL", 0,
@@ -278,6 +290,15 @@ static const struct argp_option engine_options[] = {
      "most tokens of one forward pass, the prefill chunk; default 512"},
     {"max-context-len", KEY_CONTEXT, "N", 0,
      "most tokens of prompt and output together; default: the model's limit"},
+    {"max-seqs", KEY_SEQS, "N", 0, "most sequences running at once; default 256"},
+    {"kv-cache-bytes", KEY_KV_BYTES, "N", 0,
+     "memory of the KV cache; default: an eighth of this machine's"},
+    {"prefix-cache", KEY_PREFIX_CACHE, "MODE", 0,
+     "reuse of prompt beginnings: exact (default), replay, off"},
+    {"async-scheduling", KEY_ASYNC, "SWITCH", 0,
+     "schedule a step while the last one runs: on (default), off"},
+    {"batch-invariant", KEY_INVARIANT, "SWITCH", 0,
+     "results do not depend on what else runs: on (default), off"},
     {"isa", KEY_ISA, "LEVEL", 0, "highest CPU kernel level to use, such as ref"},
     {"kernel", KEY_KERNEL, "OP=NAME", 0, "force one operation's kernel (may be repeated)"},
     {NULL},
@@ -321,6 +342,22 @@ static error_t parse_engine(int key, char *arg, struct argp_state *state)
     case KEY_CONTEXT:
         return di_args_i64(state, "--max-context-len", arg, 1, INT32_MAX,
                            &args->options.max_context_len);
+    case KEY_SEQS:
+        error = di_args_i64(state, "--max-seqs", arg, 1, 16384, &value);
+        args->options.max_seqs = (int)value;
+        return error;
+    case KEY_KV_BYTES:
+        return di_args_i64(state, "--kv-cache-bytes", arg, 1, INT64_MAX / 2,
+                           &args->options.kv_cache_bytes);
+    case KEY_PREFIX_CACHE:
+        args->options.prefix_cache = arg;
+        return 0;
+    case KEY_ASYNC:
+        args->options.async_scheduling = arg;
+        return 0;
+    case KEY_INVARIANT:
+        args->options.batch_invariant = arg;
+        return 0;
     case KEY_ISA:
         args->options.isa = arg;
         return 0;

@@ -14,6 +14,7 @@ typedef struct subcommand {
 static const subcommand subcommands[] = {
     {"run", "continue prompts", di_cmd_run},
     {"chat", "talk with the model", di_cmd_chat},
+    {"batch", "answer a file of requests", di_cmd_batch},
     {"score", "write the logits of a token sequence", di_cmd_score},
     {"eval", "measure a model on texts and tasks", di_cmd_eval},
     {"inspect", "look into a checkpoint or a safetensors file", di_cmd_inspect},

@@ -168,9 +168,9 @@ static di_status append_result(const di_api_batch_result *r, di_buf *out)
     DI_TRY(di_buf_puts(out, "\", \"custom_id\": "));
     DI_TRY(r->custom_id ? di_json_write_string(r->custom_id, strlen(r->custom_id), out)
                         : di_buf_puts(out, "null"));
-    DI_TRY(di_buf_printf(out,
-                         ", \"line\": %zu, \"request_hash\": \"%016" PRIx64 "\", \"response\": ",
-                         r->line, r->hash));
+    DI_TRY(di_buf_printf(
+        out, ", \"line\": %zu, \"request_hash\": \"%016" PRIx64 "\", \"response\": ", r->line,
+        r->hash));
     DI_TRY(write_response(r, out));
     DI_TRY(di_buf_puts(out, ", \"error\": "));
     DI_TRY(write_error(r->error, out));

@@ -43,8 +43,7 @@ static void set_param(di_api_error *error)
 void di_api_error_set(di_status status, const char *text, di_api_error *out)
 {
     const error_class class = classify(status);
-    *out = (di_api_error){
-        .http_status = class.http_status, .type = class.type, .code = class.code};
+    *out = (di_api_error){.http_status = class.http_status, .type = class.type, .code = class.code};
     snprintf(out->message, sizeof out->message, "%s",
              text && *text ? text : di_status_name(status));
     if (out->http_status == 400)
@@ -53,8 +52,7 @@ void di_api_error_set(di_status status, const char *text, di_api_error *out)
 
 static di_status write_text(const char *text, di_buf *out)
 {
-    return text && *text ? di_json_write_string(text, strlen(text), out)
-                         : di_buf_puts(out, "null");
+    return text && *text ? di_json_write_string(text, strlen(text), out) : di_buf_puts(out, "null");
 }
 
 di_status di_api_error_append(const di_api_error *error, di_buf *out)

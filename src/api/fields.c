@@ -73,7 +73,8 @@ static di_status keep_prompt_ids(di_api_reader *r, const char *name, const di_jv
     return DI_OK;
 }
 
-/* -------------------------------------------------------------------------------------- sampling */
+/* -------------------------------------------------------------------------------------- sampling
+ */
 
 static di_status read_max_tokens(di_api_reader *r, const char *name, const di_jval *value)
 {
@@ -292,7 +293,8 @@ static di_status read_parallel_calls(di_api_reader *r, const char *name, const d
                    "%s: found false, wanted true: this version does not limit calls", name);
 }
 
-/* --------------------------------------------------------------------------------------- the table */
+/* --------------------------------------------------------------------------------------- the table
+ */
 
 #define READ(name, endpoints, function)                                                            \
     {                                                                                              \

@@ -96,7 +96,8 @@ di_status di_api_read_response_format(di_api_reader *reader, const char *name, c
                    di_jval_describe(type).text);
 }
 
-/* ------------------------------------------------------------------------------------ the prompt */
+/* ------------------------------------------------------------------------------------ the prompt
+ */
 
 /* "developer" is OpenAI's newer name of the system role. */
 static di_status write_message(const di_jval *message, di_buf *out)
@@ -155,9 +156,8 @@ di_status di_api_chat_prompt(di_api_reader *reader)
 {
     if (!reader->messages)
         return di_fail(DI_ERR_ARGUMENT, "messages: found none, wanted an array of messages");
-    reader->request->is_thinking =
-        reader->mode == DI_API_MODE_THINKING ||
-        (reader->mode == DI_API_MODE_UNSET && reader->effort != NULL);
+    reader->request->is_thinking = reader->mode == DI_API_MODE_THINKING ||
+                                   (reader->mode == DI_API_MODE_UNSET && reader->effort != NULL);
     DI_BUF_AUTO text = {0};
     DI_TRY(write_chat(reader, &text));
     char *messages;

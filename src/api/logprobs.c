@@ -64,8 +64,7 @@ typedef struct positions {
 
 static int32_t token_at(const positions *p, size_t i)
 {
-    return i < p->n_prompt ? p->result->prompt_token_ids[i]
-                           : p->result->token_ids[i - p->n_prompt];
+    return i < p->n_prompt ? p->result->prompt_token_ids[i] : p->result->token_ids[i - p->n_prompt];
 }
 
 static const di_position_logprobs *logprobs_at(const positions *p, size_t i)

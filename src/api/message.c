@@ -17,8 +17,7 @@ static di_status add_call(parts *p, const char *name, const char *arguments, siz
 {
     const uint64_t seed[] = {p->salt, p->n_calls};
     DI_TRY(di_buf_printf(
-        &p->calls,
-        "%s{\"id\": \"call_%016llx\", \"type\": \"function\", \"function\": {\"name\": ",
+        &p->calls, "%s{\"id\": \"call_%016llx\", \"type\": \"function\", \"function\": {\"name\": ",
         p->n_calls ? ", " : "", (unsigned long long)di_hash_bytes(seed, sizeof seed)));
     DI_TRY(di_json_write_string(name, strlen(name), &p->calls));
     DI_TRY(di_buf_puts(&p->calls, ", \"arguments\": "));

@@ -1,5 +1,6 @@
 /* Reading a request body: one function a field, in the table of fields.c; request.c puts together
- * what they found. An error text begins with the field's name, which becomes the error's `param`. */
+ * what they found. An error text begins with the field's name, which becomes the error's `param`.
+ */
 #ifndef DI_API_READER_H
 #define DI_API_READER_H
 
@@ -18,11 +19,7 @@ typedef struct di_api_setup {
     int32_t vocab_size;
 } di_api_setup;
 
-typedef enum di_api_mode {
-    DI_API_MODE_UNSET,
-    DI_API_MODE_CHAT,
-    DI_API_MODE_THINKING
-} di_api_mode;
+typedef enum di_api_mode { DI_API_MODE_UNSET, DI_API_MODE_CHAT, DI_API_MODE_THINKING } di_api_mode;
 
 typedef struct di_api_reader {
     di_arena *arena; /* of the request: what its fields point to */

@@ -11,7 +11,8 @@ typedef struct request_box {
     di_arena arena;
 } request_box;
 
-/* ------------------------------------------------------------------------------------- completions */
+/* ------------------------------------------------------------------------------------- completions
+ */
 
 static di_status set_text_prompt(di_api_reader *r, const char *name, size_t index,
                                  const di_jval *value, di_request *out)
@@ -133,8 +134,8 @@ static di_status read_body(di_api_reader *r, const char *body, size_t bytes)
     if (status != DI_OK)
         status = di_fail_within(status, "body");
     else if (root->kind != DI_JOBJECT)
-        status = di_fail(DI_ERR_INPUT, "body: found %s, wanted an object",
-                         di_jval_describe(root).text);
+        status =
+            di_fail(DI_ERR_INPUT, "body: found %s, wanted an object", di_jval_describe(root).text);
     if (status == DI_OK)
         status = di_api_fields_read(r, root);
     if (status == DI_OK)

@@ -33,15 +33,15 @@ di_status di_api_response_begin(const di_api_request *request, const char *model
         return di_fail(DI_ERR_ARGUMENT,
                        "di_api_response_begin: found NULL, wanted a request and an output");
     DI_BUF_AUTO id = {0};
-    DI_TRY(di_buf_puts(&id,
-                       request->endpoint == DI_API_CHAT_COMPLETIONS ? "chatcmpl-" : "cmpl-"));
+    DI_TRY(di_buf_puts(&id, request->endpoint == DI_API_CHAT_COMPLETIONS ? "chatcmpl-" : "cmpl-"));
     DI_TRY(di_api_random_digits(&id));
     *out = (di_api_response){.created = (int64_t)time(NULL), .model = model};
     memcpy(out->id, id.data, id.len + 1);
     return DI_OK;
 }
 
-/* --------------------------------------------------------------------------------------- choices */
+/* --------------------------------------------------------------------------------------- choices
+ */
 
 static di_status write_ids(const int32_t *ids, size_t n, di_buf *out)
 {
@@ -107,8 +107,8 @@ static di_status write_text_choice(const writer *w, const di_request *prompt,
 static di_status write_choices(writer *w, const di_request *prompt, const di_result *first)
 {
     for (const di_result *r = first; r; r = r->next) {
-        DI_TRY(di_buf_printf(w->out, "%s{\"index\": %zu, ", w->n_choices ? ", " : "",
-                             w->n_choices));
+        DI_TRY(
+            di_buf_printf(w->out, "%s{\"index\": %zu, ", w->n_choices ? ", " : "", w->n_choices));
         DI_TRY(w->request->endpoint == DI_API_CHAT_COMPLETIONS ? write_chat_choice(w, r)
                                                                : write_text_choice(w, prompt, r));
         w->n_choices++;
@@ -119,7 +119,8 @@ static di_status write_choices(writer *w, const di_request *prompt, const di_res
     return DI_OK;
 }
 
-/* ------------------------------------------------------------------------------------- the whole */
+/* ------------------------------------------------------------------------------------- the whole
+ */
 
 static di_status write_head(const writer *w)
 {
@@ -127,10 +128,10 @@ static di_status write_head(const writer *w)
     const char *model = w->request->model ? w->request->model : w->response->model;
     if (!model)
         model = "";
-    DI_TRY(di_buf_printf(w->out,
-                         "{\"id\": \"%s\", \"object\": \"%s\", \"created\": %lld, \"model\": ",
-                         w->response->id, is_chat ? "chat.completion" : "text_completion",
-                         (long long)w->response->created));
+    DI_TRY(di_buf_printf(
+        w->out,
+        "{\"id\": \"%s\", \"object\": \"%s\", \"created\": %lld, \"model\": ", w->response->id,
+        is_chat ? "chat.completion" : "text_completion", (long long)w->response->created));
     DI_TRY(di_json_write_string(model, strlen(model), w->out));
     return di_buf_printf(w->out, ", \"system_fingerprint\": \"deepinfer-%s\", \"choices\": [",
                          di_version());
