@@ -83,7 +83,8 @@ static void check_cases(const cli_case *rows, size_t n)
 /* ---------------------------------------------------------------------------------------- usage */
 
 #define ALL_COMMANDS                                                                               \
-    "commands: run, chat, score, eval, inspect, tokenize, detokenize, encode, parse, kernels, "    \
+    "commands: run, chat, batch, score, eval, inspect, tokenize, detokenize, encode, parse, "      \
+    "kernels, "                                                                                    \
     "config, "                                                                                     \
     "version"
 
