@@ -17,6 +17,7 @@ static const subcommand subcommands[] = {
     {"batch", "answer a file of requests", di_cmd_batch},
     {"score", "write the logits of a token sequence", di_cmd_score},
     {"eval", "measure a model on texts and tasks", di_cmd_eval},
+    {"selftest", "check that results depend on the request alone", di_cmd_selftest},
     {"inspect", "look into a checkpoint or a safetensors file", di_cmd_inspect},
     {"tokenize", "text to token ids", di_cmd_tokenize},
     {"detokenize", "token ids to text", di_cmd_detokenize},

@@ -181,6 +181,19 @@ typedef struct di_inspect_options {
 DI_API di_status di_inspect(const char *path, const di_options *options,
                             const di_inspect_options *inspect, FILE *out);
 
+typedef struct di_selftest_options {
+    bool is_full;              /* more and longer requests, more shapes */
+    uint64_t seed;             /* of the requests and of the kernels' inputs; 0 = 1 */
+    bool (*go_on)(void *user); /* asked between steps; false: DI_ERR_CANCELLED. NULL: go on */
+    void *user;
+} di_selftest_options;
+
+/* Checks on this machine, with this model and these options, that results depend on the request
+ * alone (docs/determinism.md). Prints a line a check on `out`: ok or FAILED, its name, what was
+ * compared, and the first difference. DI_ERR_RUNTIME with their number if checks failed. */
+DI_API di_status di_selftest_run(di_model *model, const di_options *options,
+                                 const di_selftest_options *selftest, FILE *out);
+
 /* Every kernel candidate of every operation, the chosen one starred. */
 DI_API di_status di_print_kernels(const di_options *options, FILE *out);
 /* The effective options and where each comes from (option, environment, default). */

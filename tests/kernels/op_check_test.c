@@ -84,7 +84,8 @@ static void expect_finding(di_op op, di_range_fn fn, const char *text)
             fail_msg("found \"%s\", wanted \"%s\"", f.text, text);
     }
     if (n_found < 6)
-        fail_msg("%s: found %d of 16", di_op_name(op), n_found); /* some shapes are too small to show it */
+        fail_msg("%s: found %d of 16", di_op_name(op),
+                 n_found); /* some shapes are too small to show it */
 }
 
 /* Sums in as many parts as there are rows, at most 4. */
