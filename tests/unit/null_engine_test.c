@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "engine_check.h"
 #include "fake_clock.h"
@@ -591,8 +592,68 @@ static void failed_passes(void **state)
     assert_true(n_failed > 60 && n_ended > 60);
 }
 
+static int64_t thread_cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* `null_engine_test measure`: what the host costs per step, and how long the device waits for it.
+ */
+static void measure(di_null_device *device, int n_seqs, int64_t n_new, const char *what)
+{
+    const setting s = {device->pace, "on", "exact", n_seqs, 1024, 0};
+    di_engine *engine = make_engine(&s, device);
+    di_request_id id;
+    for (int i = 0; i < n_seqs; i++) {
+        di_request r = plain_request(counting + i % 16, 10, n_new);
+        r.sampling.ignore_eos = true;
+        di_require(di_engine_submit(engine, &r, &id));
+    }
+    bool has_work = true;
+    di_engine_stats from, to;
+    di_output output;
+    int64_t cpu_ns = 0;
+    for (int step = 0; has_work; step++) {
+        const int64_t before = thread_cpu_ns();
+        di_require(di_engine_step(engine, &has_work));
+        cpu_ns += step > 20 && step < n_new - 10 ? thread_cpu_ns() - before : 0;
+        while (di_engine_poll(engine, &output))
+            continue;
+        if (step == 20) /* warm, all running */
+            di_engine_get_stats(engine, &from);
+        if (step < n_new - 10)
+            di_engine_get_stats(engine, &to);
+    }
+    const double n = (double)(to.n_steps - from.n_steps);
+    const double idle = (double)(to.idle_ns - from.idle_ns);
+    printf(
+        "%s: %d sequences, %.0f steps, host %.2f us a step (%.2f us of CPU), device idle %.3f %%\n",
+        what, n_seqs, n, (double)(to.schedule_ns - from.schedule_ns) / n / 1e3,
+        (double)cpu_ns / n / 1e3, 100.0 * idle / (idle + (double)(to.busy_ns - from.busy_ns)));
+    di_engine_destroy(engine);
+}
+
+static int measure_all(void)
+{
+    if (open_model(NULL) != 0)
+        return 1;
+    for (int n = 1; n <= 256; n *= 4) {
+        di_null_device bare = {.pace = DI_NULL_BARE};
+        measure(&bare, n, 480, "bare device");
+    }
+    for (int n = 4; n <= 64; n *= 4) {
+        di_null_device slow = {.pace = DI_NULL_THREADED, .pass_ns = 1000000};
+        measure(&slow, n, 300, "1 ms a pass");
+    }
+    return close_model(NULL);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "measure") == 0)
+        return measure_all();
     di_rng_start(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_setting_gives_the_same),
