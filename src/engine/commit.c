@@ -202,7 +202,7 @@ static di_status add_token(di_engine *engine, di_seq *seq, int32_t token_id,
     seq->sched.n_known++;
     if (seq->entry->params.n_logprobs >= 0)
         DI_TRY(di_logprob_list_add(seq, &seq->logprobs, logprobs));
-    seq->times.last_token_ns = di_clock_ns();
+    seq->times.last_token_ns = engine->commit_ns;
     if (di_seq_n_output(seq) == 1)
         seq->times.first_token_ns = seq->times.last_token_ns;
     engine->stats.generated_tokens++;
@@ -321,6 +321,7 @@ static void settle_all(di_engine *engine, di_step *step)
 
 void di_step_commit(di_engine *engine, di_step *step)
 {
+    engine->commit_ns = di_clock_ns();
     if (step->status != DI_OK)
         fail_all(engine, step);
     for (int32_t i = 0; i < step->n_jobs && step->status == DI_OK; i++)

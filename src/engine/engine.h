@@ -47,6 +47,7 @@ struct di_engine {
     di_step *in_flight[DI_MAX_IN_FLIGHT]; /* oldest first */
     int n_in_flight, max_in_flight;
     di_step *free_steps;
+    int64_t commit_ns;        /* when the step that is committed was collected */
     int64_t last_finished_ns; /* of the device; 0 = it has been without work */
     di_engine_stats stats;
 
