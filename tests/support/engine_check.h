@@ -5,13 +5,6 @@
 
 #include "null_device.h"
 
-/* Sanitizers make everything many times slower: they get the same tests with less of it. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { DI_TEST_SHARE = 8 };
-#else
-enum { DI_TEST_SHARE = 1 };
-#endif
-
 /* Fails the test with the thread's error text. */
 void di_require(di_status status);
 
