@@ -182,7 +182,7 @@ static char *range_text(double low, double high)
 {
     if (low <= -(double)FLT_MAX)
         return di_app_text("a finite number");
-    if (high >= (double)INT64_MAX)
+    if (high >= (double)(INT64_MAX / 2))
         return low > 0 && low < 1 ? di_app_text("more than 0") : di_app_text("%.15g or more", low);
     return di_app_text("%.15g to %.15g", low, high);
 }
@@ -292,13 +292,14 @@ static const struct argp_option engine_options[] = {
      "most tokens of prompt and output together; default: the model's limit"},
     {"max-seqs", KEY_SEQS, "N", 0, "most sequences running at once; default 256"},
     {"kv-cache-bytes", KEY_KV_BYTES, "N", 0,
-     "memory of the KV cache; default: an eighth of this machine's"},
+     "memory for the KV cache; default: an eighth of this machine's; one sequence of the longest "
+     "context fits in any case"},
     {"prefix-cache", KEY_PREFIX_CACHE, "MODE", 0,
-     "reuse of prompt beginnings: exact (default), replay, off"},
-    {"async-scheduling", KEY_ASYNC, "SWITCH", 0,
-     "schedule a step while the last one runs: on (default), off"},
-    {"batch-invariant", KEY_INVARIANT, "SWITCH", 0,
-     "results do not depend on what else runs: on (default), off"},
+     "reuse of prompt beginnings: exact (default), replay or off"},
+    {"async-scheduling", KEY_ASYNC, "on|off", 0,
+     "schedule a step while the last one runs; default on"},
+    {"batch-invariant", KEY_INVARIANT, "on|off", 0,
+     "results do not depend on what else runs; default on"},
     {"isa", KEY_ISA, "LEVEL", 0, "highest CPU kernel level to use, such as ref"},
     {"kernel", KEY_KERNEL, "OP=NAME", 0, "force one operation's kernel (may be repeated)"},
     {NULL},
@@ -317,50 +318,60 @@ static error_t add_kernel(struct argp_state *state, di_engine_args *args, const 
     return 0;
 }
 
+/* Options that are words: di_app_check_options looks at their values. */
+static const char **word_field(int key, di_options *options)
+{
+    switch (key) {
+    case KEY_ACCELERATOR:
+        return &options->accelerator;
+    case KEY_PREFIX_CACHE:
+        return &options->prefix_cache;
+    case KEY_ASYNC:
+        return &options->async_scheduling;
+    case KEY_INVARIANT:
+        return &options->batch_invariant;
+    case KEY_ISA:
+        return &options->isa;
+    default:
+        return NULL;
+    }
+}
+
+static error_t set_count(struct argp_state *state, const char *option, const char *arg, int most,
+                         int *out)
+{
+    int64_t value = 0;
+    const error_t error = di_args_i64(state, option, arg, 1, most, &value);
+    *out = (int)value;
+    return error;
+}
+
 static error_t parse_engine(int key, char *arg, struct argp_state *state)
 {
     di_engine_args *args = state->input;
-    int64_t value = 0;
-    error_t error;
+    const char **word = word_field(key, &args->options);
+    if (word != NULL) {
+        *word = arg;
+        return 0;
+    }
     switch (key) {
     case 'm':
         if (arg[0] == '\0')
             return di_args_bad(state, "--model: the name is empty");
         args->model = arg;
         return 0;
-    case KEY_ACCELERATOR:
-        args->options.accelerator = arg;
-        return 0;
     case KEY_THREADS:
-        error = di_args_i64(state, "--threads", arg, 1, 4096, &value);
-        args->options.n_threads = (int)value;
-        return error;
+        return set_count(state, "--threads", arg, 4096, &args->options.n_threads);
     case KEY_STEP_TOKENS:
-        error = di_args_i64(state, "--max-step-tokens", arg, 1, 65536, &value);
-        args->options.max_step_tokens = (int)value;
-        return error;
+        return set_count(state, "--max-step-tokens", arg, 65536, &args->options.max_step_tokens);
     case KEY_CONTEXT:
         return di_args_i64(state, "--max-context-len", arg, 1, INT32_MAX,
                            &args->options.max_context_len);
     case KEY_SEQS:
-        error = di_args_i64(state, "--max-seqs", arg, 1, 16384, &value);
-        args->options.max_seqs = (int)value;
-        return error;
+        return set_count(state, "--max-seqs", arg, 16384, &args->options.max_seqs);
     case KEY_KV_BYTES:
         return di_args_i64(state, "--kv-cache-bytes", arg, 1, INT64_MAX / 2,
                            &args->options.kv_cache_bytes);
-    case KEY_PREFIX_CACHE:
-        args->options.prefix_cache = arg;
-        return 0;
-    case KEY_ASYNC:
-        args->options.async_scheduling = arg;
-        return 0;
-    case KEY_INVARIANT:
-        args->options.batch_invariant = arg;
-        return 0;
-    case KEY_ISA:
-        args->options.isa = arg;
-        return 0;
     case KEY_KERNEL:
         return add_kernel(state, args, arg);
     default:

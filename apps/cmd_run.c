@@ -16,13 +16,15 @@ typedef struct run_args {
     bool is_json;
     bool has_echo;
     bool is_verbose;
+    int32_t n_samples;
 } run_args;
 
-enum { KEY_JSON = 0x400, KEY_ECHO };
+enum { KEY_JSON = 0x400, KEY_ECHO, KEY_SAMPLES };
 
 static const struct argp_option options[] = {
     {"json", KEY_JSON, NULL, 0, "one JSON object a prompt, each on one line, instead of text"},
     {"echo", KEY_ECHO, NULL, 0, "the prompt's text first"},
+    {"n", KEY_SAMPLES, "N", 0, "samples of each prompt, 1 to 128; default 1"},
     {"verbose", 'v', NULL, 0, "a line of counts and times a prompt, on stderr"},
     {NULL},
 };
@@ -30,7 +32,8 @@ static const struct argp_option options[] = {
 static error_t parse_run(int key, char *arg, struct argp_state *state)
 {
     run_args *args = state->input;
-    (void)arg;
+    int64_t value = 0;
+    error_t error;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &args->prompt;
@@ -43,6 +46,10 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
     case KEY_ECHO:
         args->has_echo = true;
         return 0;
+    case KEY_SAMPLES:
+        error = di_args_i64(state, "--n", arg, 1, 128, &value);
+        args->n_samples = (int32_t)value;
+        return error;
     case 'v':
         args->is_verbose = true;
         return 0;
@@ -101,6 +108,8 @@ static void begin_text(sink *self)
 static bool on_output(void *user, const di_output *output)
 {
     sink *self = user;
+    if (output->sample_index > 0)
+        return true; /* shown from the result, after the first sample's */
     if (output->text_bytes > 0) {
         begin_text(self);
         if (self->reply != NULL)
@@ -124,10 +133,10 @@ static di_status prompt_text(const run *self, const di_prompt *prompt, char **te
 
 static void print_stats(size_t index, const di_result *result)
 {
-    di_app_note("prompt %zu: %zu prompt tokens in %.0f ms, %zu new tokens, %.1f tokens/s, first "
-                "after %.0f ms, finish: %s, seed %llu",
-                index + 1, result->n_prompt_token_ids, result->prefill_ms, result->n_token_ids,
-                result->tokens_per_second, result->ttft_ms,
+    di_app_note("prompt %zu: %zu prompt tokens (%zu cached) in %.0f ms, %zu new tokens, %.1f "
+                "tokens/s, first after %.0f ms, finish: %s, seed %llu",
+                index + 1, result->n_prompt_token_ids, result->n_cached_tokens, result->prefill_ms,
+                result->n_token_ids, result->tokens_per_second, result->ttft_ms,
                 di_finish_reason_name(result->finish_reason), (unsigned long long)result->seed);
 }
 
@@ -167,6 +176,34 @@ static di_exit finish(const run *self, sink *shown, const di_run_report *parts)
     return di_app_flush();
 }
 
+/* A sample whose text was not shown as it came. */
+static di_exit show_sample(run *self, const di_prompt *prompt, const di_run_report *report)
+{
+    sink shown = {.run = self, .is_shown = !self->args->is_json, .last_byte = '\n'};
+    di_exit code = DI_EXIT_OK;
+    if (prompt->messages != NULL)
+        code = di_reply_open(prompt->is_thinking, shown.is_shown, &shown.reply);
+    if (code != DI_EXIT_OK)
+        return code;
+    const di_output whole = {.text = report->result->text,
+                             .text_bytes = report->result->text_bytes};
+    code = on_output(&shown, &whole) ? finish(self, &shown, report) : shown.code;
+    di_reply_close(shown.reply);
+    return code;
+}
+
+/* The first sample has been shown while it came. */
+static di_exit show_samples(run *self, const di_prompt *prompt, sink *first, di_run_report *report)
+{
+    report->has_samples = report->result->next != NULL;
+    di_exit code = finish(self, first, report);
+    for (const di_result *r = report->result->next; r != NULL && code == DI_EXIT_OK; r = r->next) {
+        report->result = r;
+        code = show_sample(self, prompt, report);
+    }
+    return code;
+}
+
 static di_exit run_request(run *self, const di_prompt *prompt, di_run_report *report)
 {
     const di_request request = {.token_ids = prompt->ids,
@@ -198,7 +235,7 @@ static di_exit run_request(run *self, const di_prompt *prompt, di_run_report *re
     else if (outcome.result == NULL)
         code = report_failure(self, report->index, outcome.code, outcome.error);
     else
-        code = di_exit_first(finish(self, &shown, report), code);
+        code = di_exit_first(show_samples(self, prompt, &shown, report), code);
     di_outcome_free(&outcome);
     di_reply_close(shown.reply);
     return code;
@@ -255,6 +292,7 @@ static di_exit run_with_model(const run_args *args, const di_prompt_list *list)
         return code;
     self.model = model;
     code = di_sampling_args_apply(&args->sampling, model, &self.sampling);
+    self.sampling.n = args->n_samples;
     if (code == DI_EXIT_OK) {
         const di_status status = di_engine_create(model, &args->engine.options, &self.engine);
         code = status == DI_OK ? run_all(&self, list) : di_app_fail_status(status, NULL);
@@ -266,7 +304,7 @@ static di_exit run_with_model(const run_args *args, const di_prompt_list *list)
 
 di_exit di_cmd_run(int argc, char **argv)
 {
-    run_args args = {.is_json = false};
+    run_args args = {.n_samples = 1};
     di_prompt_list list = {NULL};
     di_exit code = DI_EXIT_OK;
     di_sampling_args_init(&args.sampling);

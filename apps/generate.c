@@ -17,7 +17,7 @@ typedef struct generation {
     void *user;
     di_outcome *outcome;
     bool is_cancelled;
-    bool is_finished;
+    int32_t n_running; /* samples that have not given their last output */
 } generation;
 
 static void cancel(generation *self)
@@ -25,6 +25,13 @@ static void cancel(generation *self)
     if (!self->is_cancelled)
         di_engine_cancel(self->engine, self->id);
     self->is_cancelled = true;
+}
+
+/* The first failed sample says why. */
+static void keep_failure(di_outcome *outcome, const di_output *output)
+{
+    if (outcome->error == NULL)
+        fail(outcome, output->status, output->error);
 }
 
 /* Hands on what the last step gave. */
@@ -35,17 +42,17 @@ static void drain(generation *self)
         if (output.id != self->id)
             continue;
         if (output.finish_reason == DI_FINISH_ERROR)
-            fail(self->outcome, output.status, output.error);
+            keep_failure(self->outcome, &output);
         else if (self->fn != NULL && !self->fn(self->user, &output))
             cancel(self);
         if (output.finish_reason != DI_FINISH_NONE)
-            self->is_finished = true;
+            self->n_running--;
     }
 }
 
 static di_status run_steps(generation *self)
 {
-    while (!self->is_finished) {
+    while (self->n_running > 0) {
         if (di_app_interrupted())
             cancel(self);
         bool has_work = false;
@@ -53,7 +60,7 @@ static di_status run_steps(generation *self)
         if (status != DI_OK)
             return status;
         drain(self);
-        if (!has_work && !self->is_finished)
+        if (!has_work && self->n_running > 0)
             return DI_ERR_RUNTIME; /* the engine lost the request: never a silent end */
     }
     return DI_OK;
@@ -63,7 +70,11 @@ void di_app_generate(di_engine *engine, const di_request *request, di_output_fn 
                      di_outcome *outcome)
 {
     *outcome = (di_outcome){NULL};
-    generation self = {.engine = engine, .fn = fn, .user = user, .outcome = outcome};
+    generation self = {.engine = engine,
+                       .fn = fn,
+                       .user = user,
+                       .outcome = outcome,
+                       .n_running = request->sampling.max_tokens == 0 ? 1 : request->sampling.n};
     di_status status = di_engine_submit(engine, request, &self.id);
     if (status == DI_OK)
         status = run_steps(&self);

@@ -8,7 +8,7 @@
 typedef bool (*di_output_fn)(void *user, const di_output *output);
 
 typedef struct di_outcome {
-    di_result *result; /* NULL if the request failed */
+    di_result *result; /* of all samples; NULL if one of them failed */
     char *error;       /* then why, malloc'ed */
     di_exit code;      /* of a failure; DI_EXIT_INTERRUPTED if cancelled, with a result */
 } di_outcome;

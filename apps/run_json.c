@@ -65,8 +65,8 @@ static void write_usage(const di_result *result)
 {
     const size_t n_prompt = result->n_prompt_token_ids;
     printf(", \"usage\": {\"prompt_tokens\": %zu, \"completion_tokens\": %zu, \"total_tokens\": "
-           "%zu}",
-           n_prompt, result->n_token_ids, n_prompt + result->n_token_ids);
+           "%zu, \"cached_tokens\": %zu}",
+           n_prompt, result->n_token_ids, n_prompt + result->n_token_ids, result->n_cached_tokens);
     printf(", \"timings\": {\"ttft_ms\": %.3f, \"prefill_ms\": %.3f, \"decode_ms\": %.3f, "
            "\"tokens_per_second\": %.3f}",
            result->ttft_ms, result->prefill_ms, result->decode_ms, result->tokens_per_second);
@@ -76,6 +76,8 @@ void di_run_write_json(const di_run_report *report)
 {
     const di_result *result = report->result;
     printf("{\"index\": %zu", report->index);
+    if (report->has_samples)
+        printf(", \"sample_index\": %" PRId32, result->sample_index);
     if (report->echo != NULL) {
         fputs(", \"prompt\": ", stdout);
         di_out_text(stdout, report->echo, report->echo_bytes);

@@ -10,6 +10,7 @@ typedef struct di_run_report {
     size_t index;
     const di_model *model;
     const di_result *result;
+    bool has_samples; /* one of several: its number is told */
     const char *echo; /* the prompt's text, or NULL */
     size_t echo_bytes;
     const json_t *message; /* of a chat, or NULL */

@@ -20,8 +20,9 @@
  * - Structs passed in are borrowed for the call only. Structs given out say who frees them.
  * - There is no global state: two models, or two engines of one model, know nothing of each other.
  * - Threads: di_engine_submit, di_engine_cancel, di_engine_poll may be called from any thread at
- *   any time; di_engine_step and di_generate from any thread, one at a time per engine (a second
- *   caller waits). Everything on a model but di_model_close is free-threaded.
+ *   any time, di_engine_take_result and di_engine_get_stats too; di_engine_step and di_generate
+ *   also, whose steps take turns. One thread at a time polls, since an output lives until the next
+ *   poll. Everything on a model but di_model_close is free-threaded.
  * - Text is UTF-8. Token ids are int32, 0 <= id < vocab_size.
  */
 #ifndef DEEPINFER_H
@@ -72,7 +73,7 @@ typedef struct di_options {
     int64_t max_context_len;  /* tokens a sequence may have; default: the config's limit */
     int max_seqs;             /* most sequences running at once; default 256 */
     int64_t kv_cache_bytes;   /* KV-cache budget; default: an eighth of this machine's memory, and
-                                 room   for one sequence of max_context_len in any case */
+                                 room for one sequence of max_context_len in any case */
     const char *prefix_cache; /* "exact" (default): a prompt's beginning that was computed before is
                                  not computed again, with equal bits; "replay": more hits, whose
                                  window is rebuilt approximately; "off" */
@@ -126,7 +127,7 @@ typedef struct di_sampling_params {
     double frequency_penalty;  /* -2 .. 2; over the output */
     const di_logit_bias *logit_bias;
     size_t n_logit_bias;
-    int32_t n; /* samples of this prompt, 1 .. 128; each has its own noise */
+    int32_t n; /* samples of this prompt, 1 .. 128, at most max_seqs; each has its own noise */
     bool has_seed;
     uint64_t seed;      /* without has_seed a fresh one is drawn and reported in the result */
     int64_t max_tokens; /* most new tokens; 0 = only score the prompt, -1 = up to the limit */
@@ -159,7 +160,8 @@ typedef struct di_request {
                                   "thinking_mode", "reasoning_effort", ...; see docs/chat.md */
     bool parse_special;        /* let special tokens in `text` become tokens */
     int priority;              /* lower runs first and is preempted last; default 0 */
-    int64_t timeout_ms; /* from submission; the request then ends with DI_FINISH_ERROR; 0 = none */
+    int64_t timeout_ms;        /* from submission; the request then ends with DI_FINISH_ERROR and
+                                  DI_ERR_CANCELLED; 0 = none */
     di_sampling_params sampling;
 } di_request;
 
@@ -255,7 +257,8 @@ DI_API di_status di_engine_step(di_engine *engine, bool *has_work);
 /* Takes the oldest output not yet taken: true if there was one. */
 DI_API bool di_engine_poll(di_engine *engine, di_output *out);
 /* The whole of a finished request, once; DI_ERR_ARGUMENT if it is unknown, unfinished or taken. The
- * engine keeps every request until its result is taken. */
+ * engine keeps every request until its result is taken. Requests of di_generate are not given here:
+ * their outputs go to its callback, their result to its caller. */
 DI_API di_status di_engine_take_result(di_engine *engine, di_request_id id, di_result **out);
 
 typedef struct di_engine_stats {

@@ -228,6 +228,8 @@ di_status di_engine_submit(di_engine *engine, const di_request *request, di_requ
 
 void di_engine_cancel(di_engine *engine, di_request_id id)
 {
+    if (!engine)
+        return;
     pthread_mutex_lock(&engine->lock);
     const bool known = id > 0 && id <= engine->last_id;
     if (known &&
@@ -238,6 +240,8 @@ void di_engine_cancel(di_engine *engine, di_request_id id)
 
 bool di_engine_poll(di_engine *engine, di_output *out)
 {
+    if (!engine || !out)
+        return false;
     pthread_mutex_lock(&engine->lock);
     di_outbox_recycle(&engine->outbox, engine->outbox.polled);
     di_event *event = engine->outbox.polled = di_outbox_pop(&engine->outbox, 0);
@@ -249,15 +253,23 @@ bool di_engine_poll(di_engine *engine, di_output *out)
 
 void di_engine_get_stats(di_engine *engine, di_engine_stats *out)
 {
+    if (!out)
+        return;
+    *out = (di_engine_stats){0};
+    if (!engine)
+        return;
     pthread_mutex_lock(&engine->lock);
     *out = engine->published;
     pthread_mutex_unlock(&engine->lock);
 }
 
-static di_entry *take_finished(di_engine *engine, di_request_id id)
+/* NULL if there is none. Only di_generate itself takes what it submitted. */
+static di_entry *take_finished(di_engine *engine, di_request_id id, bool is_private)
 {
     pthread_mutex_lock(&engine->lock);
     di_entry *entry = di_entry_list_find(&engine->finished, id);
+    if (entry && entry->is_private != is_private)
+        entry = NULL;
     if (entry)
         di_entry_list_remove(&engine->finished, entry);
     pthread_mutex_unlock(&engine->lock);
@@ -277,7 +289,9 @@ static void let_go(di_engine *engine, di_entry *entry)
 
 di_status di_engine_take_result(di_engine *engine, di_request_id id, di_result **out)
 {
-    di_entry *entry = take_finished(engine, id);
+    if (!engine || !out)
+        return di_fail(DI_ERR_ARGUMENT, "di_engine_take_result: engine and out must not be NULL");
+    di_entry *entry = take_finished(engine, id, false);
     if (!entry)
         return di_fail(DI_ERR_ARGUMENT, "request %llu: found no finished request of this id",
                        (unsigned long long)id);
@@ -338,7 +352,7 @@ di_status di_generate(di_engine *engine, const di_request *request, di_token_cal
         deliver(engine, id, callback, user);
     }
     deliver(engine, id, callback, user);
-    di_entry *entry = take_finished(engine, id);
+    di_entry *entry = take_finished(engine, id, true);
     const di_seq *failed = find_failed(entry);
     di_status status;
     if (failed) {

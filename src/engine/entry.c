@@ -84,7 +84,7 @@ static di_status limit_length(const di_runner *runner, di_entry *e)
                        "prompt: found %lld tokens, wanted at most %lld (context limit %lld%s)",
                        (long long)n, (long long)most, (long long)context,
                        wanted ? " less one new token" : "");
-    e->max_len = wanted < 0 ? context : di_min_i64(n + wanted, context);
+    e->max_len = wanted < 0 || wanted > context - n ? context : n + wanted;
     return DI_OK;
 }
 

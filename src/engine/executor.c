@@ -106,6 +106,15 @@ static void keep_error(di_step *step, char **out)
         *out = NULL;
 }
 
+/* The sequence ends here, but the next pass may be under way already with a row for the token that
+ * was not sampled. Any token will do there: nobody reads that row, and those beside it must not
+ * suffer. */
+static void fill_in_token(const di_step_job *job)
+{
+    if (!job->scored_tokens && job->slot.slot->generation == job->slot.generation)
+        job->slot.slot->last_token = 0;
+}
+
 static di_status run_pass(cpu_executor *e, di_step *step)
 {
     for (size_t i = 0; i < step->n_copies; i++)
@@ -119,8 +128,10 @@ static di_status run_pass(cpu_executor *e, di_step *step)
     for (int32_t i = 0; i < step->n_jobs; i++) {
         di_step_job *job = &step->jobs[i];
         job->status = run_job(e, step, job, logits);
-        if (job->status != DI_OK)
+        if (job->status != DI_OK) {
             keep_error(step, &job->error);
+            fill_in_token(job);
+        }
     }
     return DI_OK;
 }
@@ -129,8 +140,11 @@ static void run_step(cpu_executor *e, di_step *step)
 {
     step->started_ns = di_clock_ns();
     step->status = run_pass(e, step);
-    if (step->status != DI_OK)
+    if (step->status != DI_OK) {
         keep_error(step, &step->error);
+        for (int32_t i = 0; i < step->n_jobs; i++)
+            fill_in_token(&step->jobs[i]);
+    }
     step->finished_ns = di_clock_ns();
 }
 

@@ -107,13 +107,15 @@ void di_model_sampling_defaults(const di_model *model, di_sampling_params *out)
 di_status di_tokenize(const di_model *model, const char *text, size_t text_bytes,
                       bool parse_special, int32_t **ids, size_t *n_ids)
 {
-    return di_tokenizer_encode_text(model->tokenizer, text, text_bytes, parse_special, ids, n_ids);
+    return di_tokenizer_encode_text(model ? model->tokenizer : NULL, text, text_bytes,
+                                    parse_special, ids, n_ids);
 }
 
 di_status di_detokenize(const di_model *model, const int32_t *ids, size_t n_ids, bool skip_special,
                         char **text, size_t *text_bytes)
 {
-    return di_tokenizer_decode_ids(model->tokenizer, ids, n_ids, skip_special, text, text_bytes);
+    return di_tokenizer_decode_ids(model ? model->tokenizer : NULL, ids, n_ids, skip_special, text,
+                                   text_bytes);
 }
 
 void di_free(void *memory)

@@ -188,6 +188,9 @@ di_status di_tokenizer_encode_text(const di_tokenizer *tokenizer, const char *te
                                    size_t text_bytes, bool parse_special, int32_t **ids,
                                    size_t *n_ids)
 {
+    if (!tokenizer || (!text && text_bytes) || !ids || !n_ids)
+        return di_fail(DI_ERR_ARGUMENT,
+                       "tokenize: found NULL, wanted a tokenizer, text and outputs");
     const di_text_span whole = {.begin = 0, .end = text_bytes};
     di_ids found = {0};
     di_status status = DI_GROW(&found.data, &found.cap, 1);
@@ -206,6 +209,9 @@ di_status di_tokenizer_encode_text(const di_tokenizer *tokenizer, const char *te
 di_status di_tokenizer_decode_ids(const di_tokenizer *tokenizer, const int32_t *ids, size_t n_ids,
                                   bool skip_special, char **text, size_t *text_bytes)
 {
+    if (!tokenizer || (!ids && n_ids) || !text || !text_bytes)
+        return di_fail(DI_ERR_ARGUMENT,
+                       "detokenize: found NULL, wanted a tokenizer, ids and outputs");
     di_buf found = {0};
     di_status status = di_buf_append(&found, "", 0); /* not NULL, whatever comes */
     if (status == DI_OK)

@@ -498,6 +498,8 @@ di_status di_tokenizer_load(const char *json, size_t len, const char *name, di_t
 
 di_status di_tokenizer_open(const char *path, di_tokenizer **out)
 {
+    if (!path || !out)
+        return di_fail(DI_ERR_ARGUMENT, "di_tokenizer_open: path and out must not be NULL");
     DI_BUF_AUTO name = {0};
     DI_TRY(di_buf_puts(&name, path));
     if (di_path_is_dir(path))

@@ -150,26 +150,34 @@ static void quantize(void **state)
     }
 }
 
-/* A NaN stays one under Q8; its group's other elements do not change. */
-static void nan_passes_q8(void **state)
+/* A group that holds a NaN or an infinity is NaN, as its magnitude is; the group beside it is not.
+ */
+static void check_nan_rounding(di_op op, const format *f, di_bf16 broken)
 {
-    (void)state;
     enum { DIM = 64 };
-    di_kernel_case c = di_case_new(DI_OP_quantize_q8, "quantize_q8, NaN");
+    di_kernel_case c = di_case_new(op, "%s, %04x", di_op_name(op), broken);
     di_rng rng = di_rng_named(c.what);
     di_bf16 *x = di_case_input(&c, DIM, sizeof *x), *y = di_case_output(&c, DIM, DI_BF16);
     di_fill_bf16(&rng, DI_PATTERN_NORMAL, x, DIM);
-    x[7] = 0x7fc0;
+    x[39] = broken;
     const di_quantize_args args = {.x = x, .y = y, .dim = DIM, .x_stride = DIM, .y_stride = DIM};
     di_case_run(&c, &args, 1);
-    assert_true(isnan(di_bf16_to_f32(y[7])));
-    x[7] = 0;
-    for (int i = 0; i < DIM; i++)
-        if (i != 7) {
-            const double scale = scale_of(&q8, x + i / 32 * 32);
-            di_expect_bf16_exact(c.what, i, y[i], rounded(&q8, x[i], scale) * scale);
-        }
+    for (int i = 0; i < 32; i++)
+        di_expect_bf16_exact(c.what, i, y[i], rounded(f, x[i], scale_of(f, x)) * scale_of(f, x));
+    for (int i = 32; i < DIM; i++)
+        assert_true(isnan(di_bf16_to_f32(y[i])));
     di_case_free(&c);
+}
+
+static const di_bf16 broken[] = {0x7fc0, 0xffc0, 0x7f81, 0x7f80, 0xff80};
+
+static void nan_spoils_its_group(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        check_nan_rounding(DI_OP_quantize_q8, &q8, broken[i]);
+        check_nan_rounding(DI_OP_quantize_q4i, &q4i, broken[i]);
+    }
 }
 
 /* ------------------------------------------------------------------- pack_* */
@@ -261,10 +269,51 @@ static void pack(void **state)
     }
 }
 
+/* The stored scale says it, whatever the codes are. */
+static void check_nan_packing(di_op op, const format *f, di_bf16 value)
+{
+    enum { DIM = 64 };
+    di_kernel_case c = di_case_new(op, "%s, %04x", di_op_name(op), value);
+    di_rng rng = di_rng_named(c.what);
+    const int32_t code_bytes = f->n_codes == 127 ? DIM : DIM / 2, scale_bytes = DIM / f->group;
+    uint8_t *data = di_case_inout(&c, code_bytes + scale_bytes, DI_U8);
+    di_bf16 *x = di_case_input(&c, DIM, sizeof *x);
+    int64_t *slots = di_case_input(&c, 1, sizeof *slots);
+    di_fill_bytes(&rng, data, code_bytes + scale_bytes);
+    di_fill_bf16(&rng, DI_PATTERN_NORMAL, x, DIM);
+    x[39] = value;
+    slots[0] = 0;
+    const di_pack_args args = {.x = x,
+                               .dim = DIM,
+                               .x_stride = DIM,
+                               .slots = slots,
+                               .out = {.data = data,
+                                       .block_bytes = code_bytes + scale_bytes,
+                                       .scales_offset = code_bytes,
+                                       .block_len = 1,
+                                       .code_bytes = code_bytes,
+                                       .scale_bytes = scale_bytes}};
+    di_case_run(&c, &args, 1);
+    check_entry(&c, f, x, 32, data, data + code_bytes);
+    assert_int_equal(data[code_bytes + 39 / f->group], f->has_e4m3_scale ? 0x7f : 0xff);
+    di_case_free(&c);
+}
+
+static void nan_is_kept_by_the_scale(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        check_nan_packing(DI_OP_pack_q8, &q8, broken[i]);
+        check_nan_packing(DI_OP_pack_q4i, &q4i, broken[i]);
+        check_nan_packing(DI_OP_pack_q4kv, &q4kv, broken[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(quantize), cmocka_unit_test(nan_passes_q8),
-                                       cmocka_unit_test(pack)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantize), cmocka_unit_test(nan_spoils_its_group), cmocka_unit_test(pack),
+        cmocka_unit_test(nan_is_kept_by_the_scale)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,9 @@
  * Q4kv  groups of 16: a = max(max|x|, 6 * 2^-9), s = e4m3(a / 6), at most 448,
  *       code = e2m1(clamp(x / s))
  *
- * The divisions by 448 and by 6 under pow2ceil are products with fp32(1/448) and fp32(1/6). A
- * group's largest magnitude skips NaN; under Q8 a NaN stays one. Q8 keeps the sign of zero, e2m1
- * has no -0.
+ * The divisions by 448 and by 6 under pow2ceil are products with fp32(1/448) and fp32(1/6). Q8
+ * keeps the sign of zero, e2m1 has no -0. A group that holds a NaN or an infinity gets a scale of
+ * NaN and so is NaN as a whole: e2m1 has no NaN, and a broken activation must stay visible.
  *
  * quantize_* gives the rounded values as bf16 (exact: 4 significant bits times a power of two; for
  * linears on FP8 inputs and for index queries). pack_* gives codes and scales, for the KV cache. */

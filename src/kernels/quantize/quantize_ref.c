@@ -3,15 +3,23 @@
 #include "core/tensor.h"
 #include "kernels/all.h"
 
-static float largest_magnitude(const di_bf16 *x, int64_t n)
+/* At least `least`; NaN if there is one. */
+static float largest_magnitude(const di_bf16 *x, int64_t n, float least)
 {
-    float a = 0.0f;
-    for (int64_t i = 0; i < n; i++)
-        a = fmaxf(a, fabsf(di_bf16_to_f32(x[i])));
+    float a = least;
+    for (int64_t i = 0; i < n; i++) {
+        const float m = fabsf(di_bf16_to_f32(x[i]));
+        a = m > a || isnan(m) ? m : a;
+    }
     return a;
 }
 
-/* NaN passes through, so that a broken activation stays visible. */
+static uint8_t e8m0_scale(float y)
+{
+    return isnan(y) ? 0xff : di_pow2ceil_e8m0(y);
+}
+
+/* NaN passes through. */
 static float clamp_magnitude(float x, float limit)
 {
     return x > limit ? limit : x < -limit ? -limit : x;
@@ -19,7 +27,7 @@ static float clamp_magnitude(float x, float limit)
 
 static uint8_t q8_scale(const di_bf16 *x)
 {
-    return di_pow2ceil_e8m0(fmaxf(largest_magnitude(x, 32), 1e-4f) * (1.0f / 448.0f));
+    return e8m0_scale(largest_magnitude(x, 32, 1e-4f) * (1.0f / 448.0f));
 }
 
 static uint8_t q8_code(float x, float scale)
@@ -29,7 +37,7 @@ static uint8_t q8_code(float x, float scale)
 
 static uint8_t q4i_scale(const di_bf16 *x)
 {
-    return di_pow2ceil_e8m0(fmaxf(largest_magnitude(x, 32), 6.0f * 0x1p-126f) * (1.0f / 6.0f));
+    return e8m0_scale(largest_magnitude(x, 32, 6.0f * 0x1p-126f) * (1.0f / 6.0f));
 }
 
 static uint8_t q4_code(float x, float scale)
@@ -134,8 +142,8 @@ void di_pack_q4kv_ref(const void *args, int64_t begin, int64_t end, int worker)
         uint8_t *scales = out_scales(&a->out, a->slots[row]);
         for (int64_t g = 0; g < a->dim / 16; g++) {
             const di_bf16 *x = a->x + row * a->x_stride + g * 16;
-            const float largest = fmaxf(largest_magnitude(x, 16), 6.0f * 0x1p-9f);
-            scales[g] = di_f32_to_e4m3(largest / 6.0f);
+            const float largest = largest_magnitude(x, 16, 6.0f * 0x1p-9f);
+            scales[g] = isinf(largest) ? 0x7f : di_f32_to_e4m3(largest / 6.0f);
             pack_nibbles(x, di_e4m3_to_f32[scales[g]], 16, codes + g * 8);
         }
     }
