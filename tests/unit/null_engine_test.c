@@ -592,6 +592,77 @@ static void failed_passes(void **state)
     assert_true(n_failed > 60 && n_ended > 60);
 }
 
+/* ------------------------------------------------------------------------------- reported
+ * elsewhere */
+
+/* K03: 16 requests with long outputs and room for about four. */
+static void long_outputs_with_little_room(void **state)
+{
+    (void)state;
+    enum { N = 16, N_PROMPT = 20, N_NEW = 400 };
+    for (int is_async = 0; is_async <= 1; is_async++) {
+        di_null_device device = {.bend = NULL};
+        const setting s = {DI_NULL_AT_COLLECT, is_async ? "on" : "off", "exact", 16, 128, 28};
+        di_engine *engine = make_engine(&s, &device);
+        traffic all[N];
+        for (int i = 0; i < N; i++) {
+            all[i] = (traffic){.request = plain_request(counting + i % 8, N_PROMPT, N_NEW)};
+            all[i].request.sampling.ignore_eos = true;
+            all[i].request.sampling.temperature = i % 2;
+            all[i].request.sampling.seed = (uint64_t)i;
+            submit(engine, &all[i]);
+        }
+        run_all(engine, &device, all, N, 16);
+        di_engine_stats stats;
+        di_engine_get_stats(engine, &stats);
+        assert_true(stats.n_preemptions > 0 && stats.n_preemptions <= 3 * N);
+        assert_int_equal(stats.generated_tokens, N * N_NEW); /* each once */
+        assert_int_equal(stats.prompt_tokens, N * N_PROMPT);
+        check_all(engine, &device, all, N);
+        di_engine_destroy(engine);
+        for (int i = 0; i < N; i++)
+            free_traffic(&all[i]);
+    }
+}
+
+/* M01: a seeded request gives the same among neighbours without seeds; M02: those differ. */
+static void seeds_among_unseeded_neighbours(void **state)
+{
+    (void)state;
+    enum { MOST = 32 };
+    const int sizes[] = {1, 2, MOST};
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        di_null_device device = {.bend = NULL};
+        const setting s = {DI_NULL_THREADED, "on", "exact", MOST, 128, 0};
+        di_engine *engine = make_engine(&s, &device);
+        traffic all[MOST];
+        for (int i = 0; i < sizes[k]; i++) {
+            all[i] = (traffic){.request = plain_request(counting, 20, 16)};
+            all[i].request.sampling.temperature = 0.8;
+            all[i].request.sampling.ignore_eos = true;
+            all[i].request.sampling.has_seed = i == 0;
+            all[i].request.sampling.seed = 42;
+            submit(engine, &all[i]);
+        }
+        run_all(engine, &device, all, (size_t)sizes[k], 1);
+        check_sample(&device, &all[0], 0);
+        uint64_t seeds[MOST] = {0};
+        for (int i = 0; i < sizes[k]; i++) {
+            di_result *r;
+            di_require(di_engine_take_result(engine, all[i].id, &r));
+            seeds[i] = all[i].request.sampling.seed = r->seed;
+            di_result_free(r);
+            check_sample(&device, &all[i], 0); /* the reported seed repeats it */
+            for (int j = 0; j < i; j++)
+                assert_true(seeds[i] != seeds[j]);
+        }
+        assert_int_equal(seeds[0], 42);
+        di_engine_destroy(engine);
+        for (int i = 0; i < sizes[k]; i++)
+            free_traffic(&all[i]);
+    }
+}
+
 static int64_t thread_cpu_ns(void)
 {
     struct timespec t;
@@ -664,6 +735,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(cancel_right_after_submit),
         cmocka_unit_test(deadlines_end_requests),
         cmocka_unit_test(failed_passes),
+        cmocka_unit_test(long_outputs_with_little_room),
+        cmocka_unit_test(seeds_among_unseeded_neighbours),
         cmocka_unit_test(many_on_a_thread_with_little_room),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
