@@ -315,13 +315,352 @@ static void run_many(di_null_pace pace, size_t n, int64_t kv_blocks)
 static void ten_thousand_requests(void **state)
 {
     (void)state;
-    run_many(DI_NULL_AT_COLLECT, 10000, 0);
+    run_many(DI_NULL_AT_COLLECT, 10000 / DI_TEST_SHARE, 0);
 }
 
 static void many_on_a_thread_with_little_room(void **state)
 {
     (void)state;
-    run_many(DI_NULL_THREADED, 1500, 24);
+    run_many(DI_NULL_THREADED, 1600 / DI_TEST_SHARE, 24);
+}
+
+/* ------------------------------------------------------------------------------- ends */
+
+static di_request plain_request(const int32_t *prompt, size_t n_prompt, int64_t max_tokens)
+{
+    di_request r = DI_REQUEST_INIT;
+    r.token_ids = prompt;
+    r.n_token_ids = n_prompt;
+    r.sampling.temperature = 0;
+    r.sampling.max_tokens = max_tokens;
+    r.sampling.has_seed = true;
+    return r;
+}
+
+static void submit(di_engine *engine, traffic *t)
+{
+    di_require(di_engine_submit(engine, &t->request, &t->id));
+}
+
+static const int32_t counting[] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                                   17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30};
+
+/* The token at position *user ends the text; no other does. */
+static void end_at(void *user, uint64_t history, int64_t position, float *logits)
+{
+    (void)history;
+    logits[EOS] = position == *(const int64_t *)user ? 30.0f : -30.0f;
+}
+
+/* EOS just before, at and after max_tokens, async or not: the same outputs; a row is wasted only
+ * when the end was not foreseen, and only one. */
+static void late_stops_waste_one_row(void **state)
+{
+    (void)state;
+    enum { N_PROMPT = 10, MAX_NEW = 6 };
+    for (int64_t eos_at = 1; eos_at <= MAX_NEW + 1; eos_at++) {
+        for (int pace = DI_NULL_AT_LAUNCH; pace <= DI_NULL_THREADED; pace++) {
+            for (int is_async = 0; is_async <= 1; is_async++) {
+                int64_t position = N_PROMPT + eos_at - 1;
+                di_null_device device = {.bend = end_at, .user = &position};
+                const setting s = {(di_null_pace)pace, is_async ? "on" : "off", "exact", 8, 64, 0};
+                di_engine *engine = make_engine(&s, &device);
+                traffic t = {.request = plain_request(counting, N_PROMPT, MAX_NEW)};
+                submit(engine, &t);
+                run_all(engine, &device, &t, 1, 1);
+                const size_t n_wanted = (size_t)(eos_at < MAX_NEW ? eos_at : MAX_NEW);
+                assert_int_equal(t.tokens[0].len, n_wanted);
+                assert_int_equal(t.reason[0],
+                                 eos_at <= MAX_NEW ? DI_FINISH_STOP : DI_FINISH_LENGTH);
+                di_engine_stats stats;
+                di_engine_get_stats(engine, &stats);
+                assert_int_equal(stats.wasted_rows, is_async && eos_at < MAX_NEW);
+                assert_int_equal(stats.computed_tokens,
+                                 N_PROMPT + n_wanted - 1 + stats.wasted_rows);
+                assert_int_equal(stats.generated_tokens, n_wanted);
+                check_all(engine, &device, &t, 1);
+                di_engine_destroy(engine);
+                free_traffic(&t);
+            }
+        }
+    }
+}
+
+/* A sequence ends while its next row is in flight; another one takes the places at once. Its slot
+ * is not reused before the row has been collected. */
+static void a_slot_is_not_reused_in_flight(void **state)
+{
+    (void)state;
+    enum { N = 12, N_PROMPT = 10 };
+    int64_t position = N_PROMPT + 3;
+    di_null_device device = {.bend = end_at, .user = &position};
+    const setting s = {DI_NULL_AT_COLLECT, "on", "off", 1, 64, 0};
+    di_engine *engine = make_engine(&s, &device);
+    traffic all[N];
+    for (int i = 0; i < N; i++) {
+        all[i] = (traffic){.request = plain_request(counting + i, N_PROMPT, 20)};
+        submit(engine, &all[i]);
+    }
+    run_all(engine, &device, all, N, 1);
+    di_engine_stats stats;
+    di_engine_get_stats(engine, &stats);
+    assert_int_equal(stats.wasted_rows, N); /* every one ended late */
+    assert_int_equal(engine->slots.n_slots, 2);
+    check_all(engine, &device, all, N);
+    di_engine_destroy(engine);
+    for (int i = 0; i < N; i++)
+        free_traffic(&all[i]);
+}
+
+/* K10: a request that would go on for long is gone within a step after its cancellation, waiting
+ * or running; 200 times, and the pools are as before. */
+static void cancel_frees_within_a_step(void **state)
+{
+    (void)state;
+    for (int pace = DI_NULL_AT_LAUNCH; pace <= DI_NULL_THREADED; pace++) {
+        di_null_device device = {.pace = DI_NULL_AT_LAUNCH};
+        const setting s = {(di_null_pace)pace, "on", "exact", 8, 64, 0};
+        di_engine *engine = make_engine(&s, &device);
+        for (int turn = 0; turn < 200; turn++) {
+            traffic t = {.request = plain_request(counting + turn % 10, 10, 100000)};
+            t.request.sampling.ignore_eos = true;
+            t.request.sampling.n = 1 + turn % 3;
+            t.is_cancelled = true;
+            submit(engine, &t);
+            bool has_work = true;
+            di_output output;
+            for (int step = 0; step < turn % 6; step++)
+                di_require(di_engine_step(engine, &has_work));
+            di_engine_cancel(engine, t.id);
+            di_require(di_engine_step(engine, &has_work));
+            di_engine_stats stats;
+            di_engine_get_stats(engine, &stats);
+            assert_int_equal(stats.kv_blocks_used, 0);
+            assert_int_equal(stats.n_running + stats.n_waiting, 0);
+            while (has_work)
+                di_require(di_engine_step(engine, &has_work));
+            while (di_engine_poll(engine, &output))
+                note_output(&t, &output);
+            for (int i = 0; i < t.request.sampling.n; i++) {
+                assert_int_equal(t.n_final[i], 1);
+                assert_int_equal(t.reason[i], DI_FINISH_CANCELLED);
+            }
+            di_engine_cancel(engine, t.id); /* an end that was already there */
+            check_result(engine, &t);
+            di_check_idle(engine, &device);
+            free_traffic(&t);
+        }
+        di_engine_destroy(engine);
+    }
+}
+
+typedef struct canceller {
+    di_engine *engine;
+    di_request_id ids[1000];
+    di_status status;
+} canceller;
+
+enum { N_CANCELLED = sizeof((canceller *)0)->ids / sizeof(di_request_id) };
+
+static void *submit_and_cancel(void *arg)
+{
+    canceller *c = arg;
+    for (int i = 0; i < N_CANCELLED && c->status == DI_OK; i++) {
+        di_request r = plain_request(counting, 10, 100000);
+        r.sampling.ignore_eos = true;
+        c->status = di_engine_submit(c->engine, &r, &c->ids[i]);
+        di_engine_cancel(c->engine, c->ids[i]);
+    }
+    return NULL;
+}
+
+/* A cancellation is never lost, whatever the step does meanwhile. */
+static void cancel_right_after_submit(void **state)
+{
+    (void)state;
+    di_null_device device = {.bend = NULL};
+    const setting s = {DI_NULL_THREADED, "on", "off", 8, 64, 0};
+    di_engine *engine = make_engine(&s, &device);
+    canceller c = {.engine = engine};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, submit_and_cancel, &c), 0);
+    bool has_work = true;
+    int n_final = 0, n_steps = 0;
+    while (n_final < N_CANCELLED) {
+        di_output output;
+        di_require(di_engine_step(engine, &has_work));
+        while (di_engine_poll(engine, &output)) {
+            if (output.finish_reason == DI_FINISH_NONE)
+                continue;
+            assert_int_equal(output.finish_reason, DI_FINISH_CANCELLED);
+            n_final++;
+        }
+        assert_true(++n_steps < 100000000);
+    }
+    pthread_join(thread, NULL);
+    di_require(c.status);
+    while (has_work)
+        di_require(di_engine_step(engine, &has_work));
+    di_check_idle(engine, &device);
+    di_engine_destroy(engine);
+}
+
+static void deadlines_end_requests(void **state)
+{
+    (void)state;
+    di_null_device device = {.bend = NULL};
+    const setting s = {DI_NULL_AT_COLLECT, "on", "exact", 2, 64, 0};
+    di_engine *engine = make_engine(&s, &device);
+    di_fake_clock clock = {.now_ns = 0};
+    di_fake_clock_use(&clock, engine);
+    const int64_t timeouts[] = {0, 7, 9, INT64_MAX};
+    traffic all[4];
+    for (int i = 0; i < 4; i++) {
+        all[i] = (traffic){.request = plain_request(counting + i, 10, 12)};
+        all[i].request.timeout_ms = timeouts[i];
+        all[i].request.sampling.ignore_eos = true;
+        all[i].request.sampling.n = i == 1 ? 2 : 1; /* waits for both places */
+        submit(engine, &all[i]);
+    }
+    bool has_work = true;
+    for (int step = 0; has_work; step++) {
+        clock.now_ns = step * INT64_C(1000000);
+        di_require(di_engine_step(engine, &has_work));
+        poll_all(engine, all, 4);
+        di_check_engine(engine, &device);
+        const bool is_over = all[1].n_final[0] > 0;
+        assert_int_equal(is_over, step >= 7); /* at the deadline, not before or after */
+    }
+    di_result *result;
+    for (int i = 0; i < 4; i++) {
+        const bool is_late = i == 1 || i == 2;
+        assert_int_equal(all[i].n_final[0], 1);
+        assert_int_equal(all[i].reason[0], is_late ? DI_FINISH_ERROR : DI_FINISH_LENGTH);
+        di_require(di_engine_take_result(engine, all[i].id, &result));
+        assert_int_equal(result->status, is_late ? DI_ERR_CANCELLED : DI_OK);
+        if (i == 1)
+            assert_string_equal(result->error, "timeout: the request did not end within 7 ms");
+        di_result_free(result);
+        free_traffic(&all[i]);
+    }
+    di_check_idle(engine, &device);
+    di_engine_destroy(engine);
+}
+
+/* ------------------------------------------------------------------------------- failures */
+
+/* A pass that fails ends what depends on it, all samples of it, and nothing that waits; nobody is
+ * given entries it should have computed. */
+static void failed_passes(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    int n_failed = 0, n_ended = 0;
+    di_rng rng = di_rng_named("failures");
+    for (int turn = 0; turn < 60; turn++) {
+        di_null_device device = {.failed_pass = (uint64_t)di_rng_between(&rng, 1, 12)};
+        const setting s = {(di_null_pace)(turn % 4), turn % 3 ? "on" : "off", "exact", 5, 64, 0};
+        di_engine *engine = make_engine(&s, &device);
+        traffic all[N];
+        for (int i = 0; i < N; i++) {
+            make_request(&rng, 250, 10, &all[i]);
+            if (i >= N / 2) { /* a longer version of an earlier one */
+                const traffic *t = &all[i - N / 2];
+                free(all[i].prompt);
+                all[i].prompt = NULL;
+                all[i].request.token_ids = t->prompt;
+                all[i].request.n_token_ids = t->request.n_token_ids;
+            }
+            submit(engine, &all[i]);
+        }
+        run_all(engine, &device, all, N, 1);
+        for (int i = 0; i < N; i++) {
+            for (int32_t k = 0; k < all[i].request.sampling.n; k++) {
+                n_failed += all[i].reason[k] == DI_FINISH_ERROR;
+                n_ended += all[i].reason[k] != DI_FINISH_ERROR;
+                assert_int_equal(all[i].n_final[k], 1);
+                if (all[i].reason[k] != DI_FINISH_ERROR)
+                    check_sample(&device, &all[i], k);
+            }
+            check_result(engine, &all[i]);
+        }
+        di_check_idle(engine, &device);
+        di_engine_destroy(engine);
+        for (int i = 0; i < N; i++)
+            free_traffic(&all[i]);
+    }
+    assert_true(n_failed > 60 && n_ended > 60);
+}
+
+/* ------------------------------------------------------------------------------- reported
+ * elsewhere */
+
+/* K03: 16 requests with long outputs and room for about four. */
+static void long_outputs_with_little_room(void **state)
+{
+    (void)state;
+    enum { N = 16, N_PROMPT = 20, N_NEW = 400 };
+    for (int is_async = 0; is_async <= 1; is_async++) {
+        di_null_device device = {.bend = NULL};
+        const setting s = {DI_NULL_AT_COLLECT, is_async ? "on" : "off", "exact", 16, 128, 28};
+        di_engine *engine = make_engine(&s, &device);
+        traffic all[N];
+        for (int i = 0; i < N; i++) {
+            all[i] = (traffic){.request = plain_request(counting + i % 8, N_PROMPT, N_NEW)};
+            all[i].request.sampling.ignore_eos = true;
+            all[i].request.sampling.temperature = i % 2;
+            all[i].request.sampling.seed = (uint64_t)i;
+            submit(engine, &all[i]);
+        }
+        run_all(engine, &device, all, N, 16);
+        di_engine_stats stats;
+        di_engine_get_stats(engine, &stats);
+        assert_true(stats.n_preemptions > 0 && stats.n_preemptions <= 3 * N);
+        assert_int_equal(stats.generated_tokens, N * N_NEW); /* each once */
+        assert_int_equal(stats.prompt_tokens, N * N_PROMPT);
+        check_all(engine, &device, all, N);
+        di_engine_destroy(engine);
+        for (int i = 0; i < N; i++)
+            free_traffic(&all[i]);
+    }
+}
+
+/* M01: a seeded request gives the same among neighbours without seeds; M02: those differ. */
+static void seeds_among_unseeded_neighbours(void **state)
+{
+    (void)state;
+    enum { MOST = 32 };
+    const int sizes[] = {1, 2, MOST};
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        di_null_device device = {.bend = NULL};
+        const setting s = {DI_NULL_THREADED, "on", "exact", MOST, 128, 0};
+        di_engine *engine = make_engine(&s, &device);
+        traffic all[MOST];
+        for (int i = 0; i < sizes[k]; i++) {
+            all[i] = (traffic){.request = plain_request(counting, 20, 16)};
+            all[i].request.sampling.temperature = 0.8;
+            all[i].request.sampling.ignore_eos = true;
+            all[i].request.sampling.has_seed = i == 0;
+            all[i].request.sampling.seed = 42;
+            submit(engine, &all[i]);
+        }
+        run_all(engine, &device, all, (size_t)sizes[k], 1);
+        check_sample(&device, &all[0], 0);
+        uint64_t seeds[MOST] = {0};
+        for (int i = 0; i < sizes[k]; i++) {
+            di_result *r;
+            di_require(di_engine_take_result(engine, all[i].id, &r));
+            seeds[i] = all[i].request.sampling.seed = r->seed;
+            di_result_free(r);
+            check_sample(&device, &all[i], 0); /* the reported seed repeats it */
+            for (int j = 0; j < i; j++)
+                assert_true(seeds[i] != seeds[j]);
+        }
+        assert_int_equal(seeds[0], 42);
+        di_engine_destroy(engine);
+        for (int i = 0; i < sizes[k]; i++)
+            free_traffic(&all[i]);
+    }
 }
 
 static int64_t thread_cpu_ns(void)
@@ -390,6 +729,14 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_setting_gives_the_same),
         cmocka_unit_test(ten_thousand_requests),
+        cmocka_unit_test(late_stops_waste_one_row),
+        cmocka_unit_test(a_slot_is_not_reused_in_flight),
+        cmocka_unit_test(cancel_frees_within_a_step),
+        cmocka_unit_test(cancel_right_after_submit),
+        cmocka_unit_test(deadlines_end_requests),
+        cmocka_unit_test(failed_passes),
+        cmocka_unit_test(long_outputs_with_little_room),
+        cmocka_unit_test(seeds_among_unseeded_neighbours),
         cmocka_unit_test(many_on_a_thread_with_little_room),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
