@@ -157,6 +157,17 @@ static void close_seq(di_engine *engine, di_seq *seq, di_finish_reason reason, d
     engine->stats.n_finished++;
 }
 
+/* Samples that were to continue from the end of this one's prompt never begin. */
+static void finish_forks_to_come(di_engine *engine, const di_seq *seq)
+{
+    if (seq->sample_index != 0 || seq->sched.n_samples == 1)
+        return;
+    for (int32_t i = 1; i < seq->entry->n_samples; i++) {
+        di_error_set_text(seq->error ? seq->error : di_status_name(seq->status));
+        di_seq_finish(engine, &seq->entry->seqs[i], seq->finish_reason, seq->status);
+    }
+}
+
 void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status)
 {
     if (seq->finish_reason != DI_FINISH_NONE)
@@ -167,6 +178,7 @@ void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_s
     if (push_event(engine, seq, n_tokens, n_bytes) != DI_OK && seq->status == DI_OK)
         seq->status = DI_ERR_MEMORY;
     publish_if_ended(engine, seq->entry);
+    finish_forks_to_come(engine, seq);
 }
 
 void di_entry_finish(di_engine *engine, di_entry *entry, di_finish_reason reason, di_status status)
@@ -263,18 +275,37 @@ static void end_scored(di_engine *engine, const di_step_seq *s)
         di_seq_finish(engine, s->seq, DI_FINISH_LENGTH, DI_OK);
 }
 
-/* The pass failed as a whole: what it should have computed is missing everywhere. */
-static void fail_all(di_engine *engine, di_step *step)
+void di_running_fail(di_engine *engine, di_status status)
 {
-    for (int32_t i = 0; i < step->n_seqs; i++) {
-        di_error_set_text(step->error ? step->error : di_status_name(step->status));
-        di_seq_finish(engine, step->seqs[i].seq, DI_FINISH_ERROR, step->status);
-    }
-    for (int32_t i = 0; i < step->n_jobs; i++) { /* forks have no rows */
-        di_error_set_text(step->error ? step->error : di_status_name(step->status));
-        di_seq_finish(engine, step->jobs[i].seq, DI_FINISH_ERROR, step->status);
+    char text[1024];
+    snprintf(text, sizeof text, "%s", di_last_error());
+    for (di_entry *e = engine->active.first, *next; e; e = next) {
+        next = e->active_next;
+        for (int32_t i = 0; i < e->n_samples; i++) {
+            if (!e->seqs[i].sched.is_running)
+                continue;
+            di_error_set_text(text);
+            di_seq_finish(engine, &e->seqs[i], DI_FINISH_ERROR, status);
+        }
+        di_entry_settle(engine, e);
     }
     di_prefix_cache_flush(&engine->prefix);
+}
+
+/* The pass failed as a whole. Its sequences are in flight: they settle later. */
+static void fail_all(di_engine *engine, const di_step *step)
+{
+    const char *text = step->error ? step->error : di_status_name(step->status);
+    for (int32_t i = 0; i < step->n_seqs; i++) { /* preempted ones among them */
+        di_error_set_text(text);
+        di_seq_finish(engine, step->seqs[i].seq, DI_FINISH_ERROR, step->status);
+    }
+    for (int32_t i = 0; i < step->n_forks; i++) {
+        di_error_set_text(text);
+        di_seq_finish(engine, step->forks[i].seq, DI_FINISH_ERROR, step->status);
+    }
+    di_error_set_text(text);
+    di_running_fail(engine, step->status);
 }
 
 /* A request that has settled may be taken and gone at once: each is looked at once, at the end. */

@@ -80,6 +80,9 @@ DI_WARN_UNUSED di_status di_step_build(di_engine *engine, int32_t n_items, di_st
 void di_step_commit(di_engine *engine, di_step *step);
 /* Ends a sample and queues its last output. */
 void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status);
+/* Ends everything that runs, with this thread's error, and forgets all prefixes: entries that a
+ * pass should have computed are missing, and others may have been given them. */
+void di_running_fail(di_engine *engine, di_status status);
 /* Ends all samples of a request that still run. */
 void di_entry_finish(di_engine *engine, di_entry *entry, di_finish_reason reason, di_status status);
 /* Lets go of a request whose samples have ended and are not in flight; it may be gone afterwards.

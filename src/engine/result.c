@@ -18,12 +18,13 @@ static di_status copy_ids(di_arena *arena, const int32_t *ids, size_t n, const i
     return DI_OK;
 }
 
-static di_status copy_logprobs(di_arena *arena, const di_logprob_list *list,
+/* n positions; those the list does not have (the request ended before) are empty. */
+static di_status copy_logprobs(di_arena *arena, const di_logprob_list *list, size_t n_positions,
                                const di_position_logprobs **out)
 {
     di_position_logprobs *copy;
-    DI_TRY(DI_ARENA_NEW(arena, list->len, &copy));
-    for (size_t i = 0; i < list->len; i++) {
+    DI_TRY(DI_ARENA_ZNEW(arena, n_positions, &copy));
+    for (size_t i = 0; i < list->len && i < n_positions; i++) {
         const size_t n = list->data[i].n_entries;
         di_logprob *entries;
         DI_TRY(DI_ARENA_NEW(arena, n, &entries));
@@ -60,9 +61,9 @@ static di_status fill(const di_seq *seq, di_arena *arena, di_result *r)
     DI_TRY(DI_ARENA_NEW(arena, seq->text.len + 1, &text));
     memcpy(text, di_buf_str(&seq->text), seq->text.len + 1);
     if (e->params.n_logprobs >= 0)
-        DI_TRY(copy_logprobs(arena, &seq->logprobs, &r->logprobs));
+        DI_TRY(copy_logprobs(arena, &seq->logprobs, di_seq_n_output(seq), &r->logprobs));
     if (e->params.prompt_logprobs)
-        DI_TRY(copy_logprobs(arena, &seq->prompt_logprobs, &r->prompt_logprobs));
+        DI_TRY(copy_logprobs(arena, &e->seqs[0].prompt_logprobs, e->n_prompt, &r->prompt_logprobs));
     if (seq->error)
         DI_TRY(di_arena_strdup(arena, seq->error, &error));
     r->id = e->id;

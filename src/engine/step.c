@@ -1,24 +1,27 @@
 /* The step: the engine's table of contents. A pass is launched, and an older one collected; with
  * asynchronous scheduling one stays in flight between two steps. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "engine/engine.h"
 
 /* ------------------------------------------------------------------------------- what came in */
 
-static di_entry *take_inbox(di_engine *engine)
+/* Cancellations that came before now are of requests that came before now. */
+static di_entry *take_inbox(di_engine *engine, size_t *n_cancelled)
 {
     pthread_mutex_lock(&engine->lock);
     di_entry *first = engine->inbox.first;
     engine->inbox = (di_entry_list){NULL, NULL};
+    *n_cancelled = engine->n_cancelled;
     pthread_mutex_unlock(&engine->lock);
     return first;
 }
 
-static void drain_inbox(di_engine *engine)
+static void drain_inbox(di_engine *engine, size_t *n_cancelled)
 {
-    for (di_entry *e = take_inbox(engine), *next; e; e = next) {
+    for (di_entry *e = take_inbox(engine, n_cancelled), *next; e; e = next) {
         next = e->next;
         di_active_push(&engine->active, e);
         engine->n_deadlines += e->timeout_ms != 0;
@@ -32,25 +35,29 @@ static void drain_inbox(di_engine *engine)
     }
 }
 
-static bool take_cancelled(di_engine *engine, di_request_id *id)
+static di_request_id cancelled_at(di_engine *engine, size_t i)
 {
     pthread_mutex_lock(&engine->lock);
-    const bool found = engine->n_cancelled > 0;
-    if (found)
-        *id = engine->cancelled[--engine->n_cancelled];
+    const di_request_id id = engine->cancelled[i];
     pthread_mutex_unlock(&engine->lock);
-    return found;
+    return id;
 }
 
-/* Ids that are no longer active are ignored. */
-static void drain_cancelled(di_engine *engine)
+/* The oldest n. Ids that are no longer active are ignored. */
+static void drain_cancelled(di_engine *engine, size_t n)
 {
-    di_request_id id;
-    while (take_cancelled(engine, &id)) {
-        di_entry *entry = di_active_find(&engine->active, id);
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        di_entry *entry = di_active_find(&engine->active, cancelled_at(engine, i));
         if (entry)
             di_entry_finish(engine, entry, DI_FINISH_CANCELLED, DI_OK);
     }
+    pthread_mutex_lock(&engine->lock);
+    engine->n_cancelled -= n;
+    memmove(engine->cancelled, engine->cancelled + n,
+            engine->n_cancelled * sizeof *engine->cancelled);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 static void drain_expired(di_engine *engine)
@@ -90,28 +97,14 @@ static void recycle_step(di_engine *engine, di_step *step)
     engine->free_steps = step;
 }
 
-/* Without memory for the step, the sequences it was for end. */
+/* Without memory for the step nothing that runs can go on. */
 static void fail_step(di_engine *engine, int32_t n_items, di_step *step, di_status status)
 {
-    const di_step failed = {.status = status};
-    char *error = NULL;
-    if (step && di_arena_strdup(&step->arena, di_last_error(), &error) != DI_OK)
-        error = NULL;
-    for (int32_t i = 0; i < n_items; i++) {
-        di_seq *seq = di_seq_of(engine->items[i].seq);
-        seq->sched.n_in_flight--;
-        di_error_set_text(error ? error : di_status_name(failed.status));
-        di_seq_finish(engine, seq, DI_FINISH_ERROR, status);
-    }
-    for (int32_t i = 0; step && i < step->n_forks; i++) {
+    for (int32_t i = 0; i < n_items; i++)
+        engine->items[i].seq->n_in_flight--;
+    for (int32_t i = 0; step && i < step->n_forks; i++)
         step->forks[i].seq->sched.n_in_flight--;
-        di_seq_finish(engine, step->forks[i].seq, DI_FINISH_ERROR, status);
-    }
-    di_prefix_cache_flush(&engine->prefix);
-    for (di_entry *e = engine->active.first, *next; e; e = next) {
-        next = e->active_next;
-        di_entry_settle(engine, e);
-    }
+    di_running_fail(engine, status);
     if (step)
         recycle_step(engine, step);
 }
@@ -198,8 +191,9 @@ di_status di_engine_step(di_engine *engine, bool *has_more)
     pthread_mutex_lock(&engine->step_lock);
     const int64_t from = di_clock_ns();
     int64_t waited_ns = 0;
-    drain_inbox(engine);
-    drain_cancelled(engine);
+    size_t n_cancelled;
+    drain_inbox(engine, &n_cancelled);
+    drain_cancelled(engine, n_cancelled);
     drain_expired(engine);
     const bool launched = launch_next(engine);
     if (engine->n_in_flight == engine->max_in_flight || (!launched && engine->n_in_flight > 0))

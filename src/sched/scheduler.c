@@ -4,8 +4,9 @@
 
 #include "base/checked.h"
 
-/* Prefills that share a step's budget; more of them wait. */
-enum { MAX_PREFILLS = 16 };
+/* Prefills that share a step's budget, more of them wait; and the part of a pool that a small
+ * sequence takes at most. */
+enum { MAX_PREFILLS = 16, SMALL_PART = 16 };
 
 di_status di_scheduler_init(di_scheduler *scheduler, di_kv_cache *kv, di_prefix_cache *prefix,
                             const di_sched_limits *limits)
@@ -148,13 +149,18 @@ static int64_t blocks_to_come(const di_scheduler *s, const di_sched_seq *seq, in
     return di_min_i64(needed, di_max_i64(0, most - owned));
 }
 
-/* Whether the pools hold a sequence's present tokens beside those of all that run: none of them
- * then waits because of it. */
+/* Whether the pools hold a sequence's present tokens, beside those of all that run: then none of
+ * them has to wait because of it. A small one may take what the others do not need yet, unless one
+ * of them has been found waiting for blocks. */
 static bool has_blocks(const di_scheduler *s, const di_sched_seq *seq)
 {
+    const bool is_short = s->step <= s->short_step + 1;
     for (int g = 0; g < s->kv->layout.n_groups; g++) {
-        int64_t left = di_block_pool_available(&s->kv->pools[g]) - blocks_to_come(s, seq, g);
-        for (const di_sched_seq *r = s->running.first; r && left >= 0; r = r->next)
+        const di_block_pool *pool = &s->kv->pools[g];
+        const int64_t own = blocks_to_come(s, seq, g);
+        int64_t left = di_block_pool_available(pool) - own;
+        const bool is_small = own <= pool->n_blocks / SMALL_PART && !is_short;
+        for (const di_sched_seq *r = s->running.first; r && left >= 0 && !is_small; r = r->next)
             left -= blocks_to_come(s, r, g);
         if (left < 0)
             return false;
@@ -198,8 +204,10 @@ static void add(di_scheduler *s, di_sched_seq *seq, int64_t n, plan *p)
 {
     while (!try_add(s, seq, n, p)) {
         di_sched_seq *victim = find_victim(s, seq);
-        if (!victim)
-            return; /* waits with what it has */
+        if (!victim) { /* waits with what it has */
+            s->short_step = s->step;
+            return;
+        }
         preempt(s, victim);
     }
 }

@@ -8,7 +8,8 @@
  * One step: running sequences with one token left (decode) come first, in order of (priority,
  * arrival). What is left of the token budget goes to prefills, running and waiting: shared out so
  * that short prompts pass a long one and the long one still moves. A waiting sequence is admitted
- * if the pools hold all its present tokens beside those of all running ones. If a running sequence
+ * if the pools hold all its present tokens beside those of all running ones; a small one, if they
+ * hold its own, as long as no running one waits for blocks. If a running sequence
  * finds no block, the last one after it in order is preempted: its blocks are given back and it
  * computes its tokens again later. A sequence preempted max_preemptions times is pinned: never
  * again, and at most one pinned one runs at a time; it may preempt anyone, and fits the pools
@@ -77,6 +78,7 @@ typedef struct di_scheduler {
     di_sched_list waiting, running; /* by (priority, order) */
     int32_t n_reserved;             /* places of running sequences, their samples included */
     uint64_t step;
+    uint64_t short_step;    /* the last step in which a running sequence waited for blocks */
     di_sched_seq **scratch; /* [max_seqs] */
     di_sched_stats stats;
 } di_scheduler;

@@ -236,10 +236,15 @@ static di_status null_forward(di_pass *pass, float *logits)
         return di_fail(DI_ERR_RUNTIME, "the null device fails pass %llu",
                        (unsigned long long)device->failed_pass);
     DI_TRY(DI_ARENA_NEW(pass->arena, (size_t)pass->batch->n_rows, &p.histories));
+    /* A pass that was in flight as the one before it failed runs for nothing. */
+    const bool is_doomed = device->failed_pass && device->n_passes == device->failed_pass + 1 &&
+                           device->engine->max_in_flight > 1 && !device->problem[0];
     for (int32_t s = 0; s < p.batch->n_seqs; s++)
         check_seq(&p, s);
     for (int32_t row = 0; row < p.batch->n_rows; row++)
         write_row(&p, row);
+    if (is_doomed)
+        device->problem[0] = 0;
     const int32_t vocab_size = (int32_t)device->engine->runner.model->config.vocab_size;
     for (int32_t i = 0; i < p.batch->n_logit_rows; i++) {
         const int32_t row = p.batch->logit_rows[i];
