@@ -225,19 +225,22 @@ def train_drafter(a, model, batches, opt, device, start, deadline):
         call = lambda *x: loss_of(*x)
     else:
         call = lambda *x: draft_loss(model, *x)
-    weights = model.weights
-    with torch.no_grad():
-        W = {k: tuple(x.clone() for x in v) if isinstance(v, tuple) else v.clone() for k, v in weights().items()}
-    heads = {k: W[k] for k in ("embed", "head")}
+    # The frozen weights claim gradients, so that the compiled forward of the first phase serves as it is.
+    W = {k: tuple(x.detach().clone().requires_grad_() for x in v) if isinstance(v, tuple)
+         else v.detach().clone().requires_grad_() for k, v in model.weights().items()}
+    heads = {k: W[k].detach() for k in ("embed", "head")}
     names, t0 = model.names(draft=True), time.time()
     gen = torch.Generator(device=device).manual_seed(a.seed + 77 + start)
-    for step in range(start, a.draft_steps):
-        if deadline and time.time() > deadline:
+    step, t1 = start - 1, t0
+    while step + 1 < a.draft_steps:
+        step += 1
+        if deadline and time.time() > deadline + 5:
             return step
         batch = batches.next(truncated=True)
+        out = model.forward(W, batch)
         with torch.no_grad():
-            out = model.forward(W, batch)
-            logits = model.logits(W, out["h"], out["pre"])
+            logits = model.logits(W, out["h"].detach(), out["pre"].detach())
+        del out["h"], out["pre"], out["index_loss"]
         D = Nano.weights(model, draft=True)
         rows = torch.randint(0, a.length - 2, (a.rows, a.anchors), generator=gen, device=device)
         loss, length, loads = call(heads, D, *draft_batch(model, W, D, batch, out, logits, rows))
@@ -249,6 +252,12 @@ def train_drafter(a, model, batches, opt, device, start, deadline):
             model.param("mtp.bias").add_(torch.sign(load.mean(1, keepdim=True) - load), alpha=2e-3 * lr)
         for n in names:
             model.param(n).grad = None
+        if step == start + 5:
+            t1 = time.time()
+        if step == start + 45 and deadline:           # as many steps as the slice has time for
+            fit = step + int((deadline - time.time()) / ((time.time() - t1) / 40))
+            a.draft_steps = max(step + 2, min(a.draft_steps, fit))
+            print(f"draft steps: {a.draft_steps}", flush=True)
         if (step + 1) % a.log_every == 0 or step == start:
             print(f"draft step {step + 1}: loss {loss.item():.4f} expected length {length.item():.3f} "
                   f"{time.time() - t0:.0f} s", flush=True)
