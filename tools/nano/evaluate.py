@@ -16,6 +16,8 @@ import torch
 import checkpoint
 import data
 
+SAMPLES = ["Once upon a time there was a little fox who", "The old man opened the door and",
+           "Long ago, in a country by the sea,"]
 
 def batch_of(docs, device, length=None):
     n = length or max(len(d) for d in docs)
@@ -33,7 +35,7 @@ def held_out_texts(corpus, tok, kinds, budget, longest=2048):
     """Token lists of held-out documents, about budget tokens; every k-th document, so that all files count."""
     docs = [d for k, out, d in data.text_documents(corpus) if out and k in kinds]
     step, got, n = max(1, len(docs) // 40), [], 0
-    for d in docs[::step] + docs[1::step]:
+    for d in (d for k in range(step) for d in docs[k::step]):
         if n >= budget:
             break
         ids = ([data.BOS] + tok.encode(d))[:longest]
@@ -122,9 +124,9 @@ class Bench:
         emitted = steps = 0
         conf_all, acc_all = [], []
         for i, (d, s) in enumerate(zip(docs, starts)):
-            p = torch.arange(s - 1, len(d) - c.block - 1, device=self.device)
-            if not len(p):
+            if len(d) - c.block <= s:                # too short to hold a whole block
                 continue
+            p = torch.arange(s - 1, len(d) - c.block - 1, device=self.device)
             back = p[:, None] - torch.arange(c.window - 1, -1, -1, device=p.device)
             ahead = b["tokens"][i][p[:, None] + 1 + torch.arange(c.block + 1, device=p.device)]
             z, base, _ = m.draft(self.W, self.D, [w[i][back.clamp_min(0)] for w in wins], back >= 0, ahead[:, 0], p + 1)
@@ -161,7 +163,7 @@ class Bench:
         return dict(accepted_length=round(emitted / max(steps, 1), 3), steps=steps, ece=round(ece, 4),
                     mean_confidence=round(conf.mean().item(), 4), mean_acceptance=round(acc.mean().item(), 4))
 
-    def all_drafts(self, corpus, test):
+    def all_drafts(self, corpus, test, limit=0):
         gen, out = torch.Generator(device=self.device).manual_seed(1), {}
         stories = [d[:48] for d in held_out_texts(corpus, self.tok, data.KINDS[:5], 60000, 400) if len(d) > 60][:40]
         chats = []
@@ -171,11 +173,23 @@ class Bench:
                 ids = sum(self.tok.encode_batch([t for t, _ in p]), [])
                 if len(ids) < 200:
                     chats.append(ids)
-        for name, prompts, n in (("stories", stories, 120), ("tasks", chats[:120], 48)):
+        most = limit or 120
+        for name, prompts, n in (("stories", stories[:most], 120), ("tasks", chats[:most], 48)):
             for temperature in (0, 1):
                 docs = self.generate(prompts, n, temperature, gen)
                 out[f"{name}, temperature {temperature}"] = self.drafts(docs, [len(p) for p in prompts], temperature, gen)
         return out
+
+
+    def samples(self):
+        gen = torch.Generator(device=self.device).manual_seed(3)
+        docs = self.generate([[data.BOS] + self.tok.encode(t) for t in SAMPLES], 120, 1.0, gen)
+        return [self.tok.decode(d[1:]) for d in docs]
+
+    def argmax(self, corpus):
+        """20 held-out texts and the argmax behind each position."""
+        docs = held_out_texts(corpus, self.tok, data.KINDS[:6], 20 * 400, 400)[:20]
+        return [dict(ids=d, argmax=self.run([d])[2][0, :len(d)].argmax(-1).tolist()) for d in docs]
 
 
 def main():
@@ -190,33 +204,19 @@ def main():
     a = p.parse_args()
     test = a.test or os.path.join(a.corpus, "tasks", "test.jsonl")
     bench, out, what = Bench(a), {}, a.what.split(",")
+    steps = dict(
+        bits=lambda: {n: bench.bits(held_out_texts(a.corpus, bench.tok, k, a.tokens))
+                      for n, k in (("stories", data.KINDS[:5]), ("general", ["general"]))},
+        tasks=lambda: bench.tasks(test, a.limit), drafts=lambda: bench.all_drafts(a.corpus, test, a.limit),
+        samples=bench.samples, argmax=lambda: bench.argmax(a.corpus))
     with torch.no_grad():
-        if "bits" in what:
-            for name, kinds in (("stories", data.KINDS[:5]), ("general", ["general"])):
-                out[name] = bench.bits(held_out_texts(a.corpus, bench.tok, kinds, a.tokens))
-                print(name, out[name], flush=True)
-        if "tasks" in what:
-            out["tasks"] = bench.tasks(test, a.limit)
-            print(json.dumps(out["tasks"], indent=0), flush=True)
-        if "drafts" in what:
-            out["drafts"] = bench.all_drafts(a.corpus, test)
-            print(json.dumps(out["drafts"], indent=0), flush=True)
-        if "samples" in what:
-            gen = torch.Generator(device=bench.device).manual_seed(3)
-            prompts = ["Once upon a time there was a little fox who", "The old man opened the door and",
-                       "A country in Africa"]
-            docs = bench.generate([[data.BOS] + bench.tok.encode(t) for t in prompts], 120, 1.0, gen)
-            out["samples"] = [bench.tok.decode(d[1:]) for d in docs]
-            print("\n---\n".join(out["samples"]), flush=True)
-        if "argmax" in what:
-            docs = held_out_texts(a.corpus, bench.tok, data.KINDS[:6], 20 * 400, 400)[:20]
-            out["argmax"] = []
-            for d in docs:
-                _, _, logits = bench.run([d])
-                out["argmax"].append(dict(ids=d, argmax=logits[0, :len(d)].argmax(-1).tolist()))
-    if a.out:
-        with open(a.out, "w") as f:
-            json.dump(out, f, indent=1)
+        for name in what:
+            out[name] = steps[name]()
+            if name != "argmax":
+                print(json.dumps({name: out[name]}, ensure_ascii=False), flush=True)
+            if a.out:
+                with open(a.out, "w") as f:
+                    json.dump(out, f, indent=1)
 
 
 if __name__ == "__main__":
