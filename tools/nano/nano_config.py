@@ -60,4 +60,4 @@ def hf_config(text):
                                  weight_block_size=[32, 32], expert_dtype="fp4"))
 
 
-GENERATION = dict(bos_token_id=0, eos_token_id=EOS, do_sample=True, temperature=1.0, top_p=0.95)
+GENERATION = dict(bos_token_id=0, eos_token_id=EOS, do_sample=True, temperature=0.6, top_p=0.9)

@@ -2,8 +2,8 @@
 """Trains the nano model and its drafter and writes a checkpoint in the released layout.
 
     train.py --corpus DIR --out DIR                       the whole recipe on one H200
-    train.py --corpus DIR --out DIR --slice 450           stop after 450 s; the state is DIR/state-*.npz
-    train.py --corpus DIR --out DIR --slice 450 --resume  go on from that state
+    train.py --corpus DIR --out DIR --slice 450           stop after 450 s; the state is OUT/state/state-*.npz
+    train.py ... --slice 450 --resume OUT/state           go on from that state
     train.py --toy [--corpus DIR] --out DIR               a minute on a CPU; without a corpus, made-up text
 
 Phases: backbone (dense selection, then the configured top-k, then with the decoder's windows truncated as in
@@ -34,10 +34,11 @@ def arguments():
     p.add_argument("--tokenizer", help="tokenizer.json to use; trained on the corpus if left out")
     p.add_argument("--toy", action="store_true")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--steps", type=int, default=6000, help="backbone steps")
+    p.add_argument("--steps", type=int, default=5200, help="backbone steps")
     p.add_argument("--draft-steps", type=int, default=1200)
     p.add_argument("--rows", type=int, default=32, help="rows of a step")
     p.add_argument("--length", type=int, default=2048, help="tokens of a row")
+    p.add_argument("--mix", choices=sorted(data.MIXES), default="even", help="shares of the collections")
     p.add_argument("--tasks", type=int, default=400000, help="generated task examples")
     p.add_argument("--vocab", type=int, default=3840)
     p.add_argument("--workers", type=int, default=12)
@@ -52,7 +53,7 @@ def arguments():
     p.add_argument("--log-every", type=int, default=100)
     a = p.parse_args()
     if a.toy:
-        a.steps, a.draft_steps, a.rows, a.length, a.tasks = 12, 4, 2, 128, 300
+        a.steps, a.draft_steps, a.rows, a.length, a.tasks = 8, 3, 2, 128, 300
         a.workers, a.anchors, a.log_every, a.vocab = 2, 8, 4, 600
     return a
 
@@ -134,7 +135,8 @@ def schedule(step, steps, warm=100, tail=0.4):
 
 # ---------------------------------------------------------------------------- phases
 
-def train_backbone(a, model, batches, opt, device, start, deadline):
+def train_backbone(a, model, batches, opt, device, info, deadline, held=None):
+    start = info["step"]
     table = torch.tensor(data.WEIGHTS, device=device)
     cuda = device.type == "cuda"
     loss_of = torch.compile(lambda W, h, pre, t, w: head_loss(model.logits(W, h, pre), t, w), dynamic=False) \
@@ -143,6 +145,9 @@ def train_backbone(a, model, batches, opt, device, start, deadline):
     c, T, t0, t1, seen = model.c, a.length, time.time(), None, 0
     names = model.names()
     sums = torch.zeros(4, device=device)
+    if held:
+        held = to_gpu(held, device)
+        held.update(tokens=held["tokens"].long(), seg=torch.zeros_like(held["seg"]))
     for step in range(start, a.steps):
         if deadline and time.time() > deadline:
             return step
@@ -164,6 +169,8 @@ def train_backbone(a, model, batches, opt, device, start, deadline):
         for n in names:
             model.param(n).grad = None
         seen += batch["tokens"].numel()
+        if a.toy:
+            info["loss"] = (info.get("loss", [loss.item()])[0], loss.item())
         if step == start + 8 and cuda:
             torch.cuda.synchronize()
             print(f"first steps (compilation) {time.time() - t0:.1f} s", flush=True)
@@ -176,6 +183,13 @@ def train_backbone(a, model, batches, opt, device, start, deadline):
             print(f"step {step + 1}: loss {s[0]:.4f} text {s[1]:.4f} answer {s[2]:.4f} index {s[3]:.4f} "
                   f"lr {lr:.3f} worst load {worst:.2f} {rate / 1e3:.0f}k tok/s "
                   f"{time.time() - t0:.0f} s", flush=True)
+        if held and (step + 1) % (5 * a.log_every) == 0:
+            W = model.weights()
+            out = model.forward(W, held)
+            heads = {k: W[k] for k in ("norm", "head")}
+            _, text, _ = loss_of(heads, out["h"], out["pre"], *targets(held, table))
+            print(f"step {step + 1}: held-out text {text.item():.4f}", flush=True)
+            del W, out, heads, text
     return a.steps
 
 
@@ -299,8 +313,12 @@ def main():
         info = json.loads(np.load(os.path.join(a.resume, sorted(
             f for f in os.listdir(a.resume) if f.startswith("state-"))[-1]))["info"].tobytes())
     # A later slice draws other rows.
-    packer = data.Packer(docs, a.length, text["sliding_window"], a.seed * 100 + info["slice"])
+    packer = data.Packer(docs, a.length, text["sliding_window"], a.seed * 100 + info["slice"], a.mix)
     shard_rows = max(a.rows, (512 // a.rows) * a.rows) if not a.toy else 16
+    held = None
+    if a.corpus and not a.toy:
+        held = data.Packer(data.held_out_documents(a.corpus, tok_path), a.length, text["sliding_window"], 7,
+                           a.mix).shard(0, a.rows)
     loader = data.Loader(packer, shard_rows, a.workers)
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -321,7 +339,7 @@ def main():
     batches = Batches(loader, a.rows, device)
     deadline = t0 + a.slice if a.slice else None
 
-    info["step"] = train_backbone(a, model, batches, opt, device, info["step"], deadline)
+    info["step"] = train_backbone(a, model, batches, opt, device, info, deadline, held)
     live, done = opt, info["step"] >= a.steps
     if done and a.draft_steps:
         live = draft_opt
@@ -332,6 +350,8 @@ def main():
     if device.type == "cuda":
         print(f"peak memory {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB")
     info["slice"] += 1
+    if a.toy and device.type == "cpu" and not info["loss"][1] < info["loss"][0]:
+        raise SystemExit(f"toy: the loss did not fall ({info['loss'][0]:.3f} to {info['loss'][1]:.3f})")
     finished = done and info["draft_step"] >= a.draft_steps
     if not finished or a.slice:
         optim.save_state(os.path.join(a.out, "state"), model, model.names() + model.names(True), live, info,
