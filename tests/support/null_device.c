@@ -20,7 +20,7 @@ static di_null_device *current;
  * only if both find something at once. */
 #define problem(device, ...)                                                                       \
     do {                                                                                           \
-        if (!(device)->problem[0])                                                                 \
+        if (!(device)->problem[0] && !(device)->is_doomed)                                         \
             snprintf((device)->problem, sizeof(device)->problem, __VA_ARGS__);                     \
     } while (0)
 
@@ -237,14 +237,13 @@ static di_status null_forward(di_pass *pass, float *logits)
                        (unsigned long long)device->failed_pass);
     DI_TRY(DI_ARENA_NEW(pass->arena, (size_t)pass->batch->n_rows, &p.histories));
     /* A pass that was in flight as the one before it failed runs for nothing. */
-    const bool is_doomed = device->failed_pass && device->n_passes == device->failed_pass + 1 &&
-                           device->engine->max_in_flight > 1 && !device->problem[0];
+    device->is_doomed = device->failed_pass && device->n_passes == device->failed_pass + 1 &&
+                        device->engine->max_in_flight > 1;
     for (int32_t s = 0; s < p.batch->n_seqs; s++)
         check_seq(&p, s);
     for (int32_t row = 0; row < p.batch->n_rows; row++)
         write_row(&p, row);
-    if (is_doomed)
-        device->problem[0] = 0;
+    device->is_doomed = false;
     const int32_t vocab_size = (int32_t)device->engine->runner.model->config.vocab_size;
     for (int32_t i = 0; i < p.batch->n_logit_rows; i++) {
         const int32_t row = p.batch->logit_rows[i];

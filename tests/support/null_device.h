@@ -40,6 +40,7 @@ typedef struct di_null_device {
     int32_t *n_uses[DI_MAX_KV_GROUPS]; /* [blocks]: of the step's sequences; scratch */
     uint64_t n_passes;
     int64_t most_rows, most_seqs; /* of one pass */
+    bool is_doomed;               /* the pass now running has problems that are to be expected */
     char problem[256];            /* "" = none */
 } di_null_device;
 

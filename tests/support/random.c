@@ -2,11 +2,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static uint64_t process_seed;
 
 /* splitmix64 */
+enum { DEFAULT_SEED = 20261130 };
+
 static uint64_t scramble(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -16,15 +19,17 @@ static uint64_t scramble(uint64_t x)
 
 void di_rng_start(int argc, char **argv)
 {
-    if (argc > 1) {
-        process_seed = strtoull(argv[1], NULL, 0);
-    } else {
+    process_seed = DEFAULT_SEED;
+    if (argc > 1 && strcmp(argv[1], "fresh") == 0) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         process_seed =
             scramble((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) & 0xffffffffu;
+    } else if (argc > 1) {
+        process_seed = strtoull(argv[1], NULL, 0);
     }
-    printf("seed %llu (give it as the argument to repeat)\n", (unsigned long long)process_seed);
+    printf("seed %llu (an argument gives another one, \"fresh\" a new one)\n",
+           (unsigned long long)process_seed);
     fflush(stdout);
 }
 

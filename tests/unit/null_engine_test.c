@@ -248,9 +248,13 @@ static void run_setting(const setting *s, di_rng *rng)
     run_all(engine, &device, all, N, 1);
     di_engine_stats stats;
     di_engine_get_stats(engine, &stats);
-    if (s->kv_blocks)
+    const bool is_timed = s->pace == DI_NULL_THREADED; /* what meets in the cache depends on time */
+    if (s->kv_blocks && !is_timed)
         assert_true(stats.n_preemptions > 0);
-    assert_int_equal(stats.cached_prompt_tokens > 0, s->prefix[0] == 'e');
+    if (s->prefix[0] != 'e')
+        assert_int_equal(stats.cached_prompt_tokens, 0);
+    else if (!s->kv_blocks && !is_timed)
+        assert_true(stats.cached_prompt_tokens > 0);
     check_all(engine, &device, all, N);
     di_engine_destroy(engine);
     for (int i = 0; i < N; i++)
@@ -478,7 +482,8 @@ static void *submit_and_cancel(void *arg)
 static void cancel_right_after_submit(void **state)
 {
     (void)state;
-    di_null_device device = {.bend = NULL};
+    /* Slow enough that none of them ends by itself before its cancellation comes. */
+    di_null_device device = {.pass_ns = 1000000};
     const setting s = {DI_NULL_THREADED, "on", "off", 8, 64, 0};
     di_engine *engine = make_engine(&s, &device);
     canceller c = {.engine = engine};
