@@ -26,6 +26,11 @@ di_status di_chat_put_content(di_chat_prompt *prompt, const char *text, size_t l
     if (len == 0)
         return DI_OK;
     DI_TRY(di_buf_append(&prompt->text, text, len));
+    if (prompt->n_content && prompt->content[prompt->n_content - 1].end == begin) {
+        prompt->content[prompt->n_content - 1].end =
+            begin + len; /* two contents without a marker */
+        return DI_OK;
+    }
     DI_TRY(DI_GROW(&prompt->content, &prompt->content_cap, prompt->n_content + 1));
     prompt->content[prompt->n_content++] = (di_text_span){.begin = begin, .end = begin + len};
     return DI_OK;

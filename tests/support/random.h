@@ -1,4 +1,5 @@
-/* Random test inputs. Every run takes a fresh seed and prints it; `<test> SEED` repeats that run.
+/* Random test inputs. Every run prints its seed: always the same one, unless `<test> SEED` or
+ * `<test> fresh` asks for another.
  */
 #ifndef DI_TEST_RANDOM_H
 #define DI_TEST_RANDOM_H
@@ -7,7 +8,8 @@
 
 #include "base/fp.h"
 
-/* Call first in main: takes the seed from the first argument, else from the clock, and prints it.
+/* Call first in main: takes the seed from the first argument ("fresh": from the clock), and prints
+ * it.
  */
 void di_rng_start(int argc, char **argv);
 
