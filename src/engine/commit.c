@@ -85,35 +85,53 @@ static di_status fill_event(const di_seq *seq, size_t first_token, size_t first_
     return fill_logprobs(seq, first_token, n, event);
 }
 
+/* An emptied event: of this step's own, or all that pollers have given back. */
+static di_status take_event(di_engine *engine, di_event **out)
+{
+    if (!engine->pending.free) {
+        pthread_mutex_lock(&engine->lock);
+        engine->pending.free = engine->outbox.free;
+        engine->outbox.free = NULL;
+        pthread_mutex_unlock(&engine->lock);
+    }
+    return di_outbox_take_free(&engine->pending, out);
+}
+
+/* Outputs gather in `pending` and are published together (di_engine_publish). */
 static di_status push_event(di_engine *engine, di_seq *seq, size_t first_token, size_t first_byte)
 {
     di_event *event;
-    pthread_mutex_lock(&engine->lock);
-    di_status status = di_outbox_take_free(&engine->outbox, &event);
-    pthread_mutex_unlock(&engine->lock);
-    if (status != DI_OK)
-        return status;
-    status = fill_event(seq, first_token, first_byte, event);
-    pthread_mutex_lock(&engine->lock);
+    DI_TRY(take_event(engine, &event));
+    const di_status status = fill_event(seq, first_token, first_byte, event);
     if (status == DI_OK)
-        di_outbox_push(&engine->outbox, event);
+        di_outbox_push(&engine->pending, event);
     else
-        di_outbox_recycle(&engine->outbox, event);
-    pthread_mutex_unlock(&engine->lock);
+        di_outbox_recycle(&engine->pending, event);
     return status;
+}
+
+void di_engine_publish(di_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    di_outbox_append(&engine->outbox, &engine->pending);
+    for (di_entry *e = engine->pending_finished.first, *next; e; e = next) {
+        next = e->next;
+        di_entry_list_push(&engine->finished, e);
+    }
+    engine->pending_finished = (di_entry_list){NULL, NULL};
+    engine->published = engine->stats;
+    pthread_mutex_unlock(&engine->lock);
 }
 
 /* ------------------------------------------------------------------------------- ends */
 
-/* The result of a request is there as soon as its last output is. */
+/* The result of a request is published with its last output. */
 static void publish_if_ended(di_engine *engine, di_entry *entry)
 {
     if (entry->n_ended < entry->n_samples || entry->is_finished)
         return;
-    pthread_mutex_lock(&engine->lock);
     entry->is_finished = true;
-    di_entry_list_push(&engine->finished, entry);
-    pthread_mutex_unlock(&engine->lock);
+    di_entry_list_push(&engine->pending_finished, entry);
 }
 
 static bool is_in_flight(const di_entry *entry)

@@ -187,6 +187,7 @@ void di_engine_destroy(di_engine *engine)
     di_scheduler_free(&engine->scheduler);
     di_prefix_cache_free(&engine->prefix);
     di_outbox_free(&engine->outbox);
+    di_outbox_free(&engine->pending);
     di_runner_free(&engine->runner);
     free(engine->cancelled);
     free(engine->items);

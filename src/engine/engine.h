@@ -50,6 +50,8 @@ struct di_engine {
     int64_t commit_ns;        /* when the step that is committed was collected */
     int64_t last_finished_ns; /* of the device; 0 = it has been without work */
     di_engine_stats stats;
+    di_outbox pending;              /* outputs of this step */
+    di_entry_list pending_finished; /* requests that ended in this step */
 
     pthread_mutex_t lock, step_lock;
     di_entry_list inbox, finished;
@@ -78,6 +80,8 @@ DI_WARN_UNUSED di_status di_step_build(di_engine *engine, int32_t n_items, di_st
 
 /* commit.c: what the results of a pass do. */
 void di_step_commit(di_engine *engine, di_step *step);
+/* Hands this step's outputs, ended requests and statistics to the other threads. */
+void di_engine_publish(di_engine *engine);
 /* Ends a sample and queues its last output. */
 void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status);
 /* Ends everything that runs, with this thread's error, and forgets all prefixes: entries that a

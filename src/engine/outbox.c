@@ -28,6 +28,18 @@ void di_outbox_push(di_outbox *outbox, di_event *event)
     outbox->last = event;
 }
 
+void di_outbox_append(di_outbox *outbox, di_outbox *from)
+{
+    if (!from->first)
+        return;
+    if (outbox->last)
+        outbox->last->next = from->first;
+    else
+        outbox->first = from->first;
+    outbox->last = from->last;
+    from->first = from->last = NULL;
+}
+
 di_event *di_outbox_pop(di_outbox *outbox, di_request_id id)
 {
     di_event *before = NULL;

@@ -21,6 +21,8 @@ typedef struct di_outbox {
 /* An empty event to fill, off every list. */
 DI_WARN_UNUSED di_status di_outbox_take_free(di_outbox *outbox, di_event **out);
 void di_outbox_push(di_outbox *outbox, di_event *event);
+/* Moves all events of `from` to the end. */
+void di_outbox_append(di_outbox *outbox, di_outbox *from);
 /* The oldest event that is not private, or, with an id, the oldest of that request; NULL if none.
  */
 di_event *di_outbox_pop(di_outbox *outbox, di_request_id id);

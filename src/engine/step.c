@@ -155,7 +155,7 @@ static void collect_oldest(di_engine *engine, int64_t *waited_ns)
 
 /* ------------------------------------------------------------------------------- statistics */
 
-static void publish(di_engine *engine)
+static void update_stats(di_engine *engine)
 {
     di_engine_stats *s = &engine->stats;
     const di_sched_stats *sched = &engine->scheduler.stats;
@@ -171,9 +171,6 @@ static void publish(di_engine *engine)
         s->kv_blocks_cached += (uint64_t)pool->n_cached;
         s->kv_blocks_used += (uint64_t)(pool->n_blocks - pool->n_free - pool->n_cached);
     }
-    pthread_mutex_lock(&engine->lock);
-    engine->published = *s;
-    pthread_mutex_unlock(&engine->lock);
 }
 
 static bool has_work(di_engine *engine)
@@ -202,7 +199,8 @@ di_status di_engine_step(di_engine *engine, bool *has_more)
     if (!more)
         engine->last_finished_ns = 0;
     engine->stats.schedule_ns += (uint64_t)(di_clock_ns() - from - waited_ns);
-    publish(engine);
+    update_stats(engine);
+    di_engine_publish(engine);
     pthread_mutex_unlock(&engine->step_lock);
     if (has_more)
         *has_more = more;
