@@ -30,7 +30,7 @@ chmod 755 "$root"
 remove_chroot()
 {
     local point
-    for point in dev/null dev/urandom dev/random dev/zero proc; do
+    for point in dev/null dev/urandom dev/random dev/zero dev/pts proc; do
         ! mountpoint -q "$root/$point" || umount "$root/$point" || return
     done
     [[ -n ${DI_KEEP:-} ]] || rm -rf --one-file-system "$root"
@@ -51,7 +51,8 @@ timed()
     shift
     "$@" >"$root.log" 2>&1 </dev/null || status=$?
     if [[ $status -ne 0 ]]; then
-        tail -n 60 "$root.log"
+        grep -E '^\[ +(ERROR|LINE|FAILED) +\]|error:' "$root.log" | head -n 40
+        tail -n 30 "$root.log"
         finding "$suite" "$what failed with status $status"
     else
         tail -n "${tail_lines:-3}" "$root.log" | sed 's/^/    /'
@@ -77,8 +78,12 @@ proof()
     timed "debootstrap $suite from $mirror" debootstrap --variant=minbase "$suite" "$root" "$mirror" ||
         return
     copy_apt_settings
-    mkdir -p "$root/proc"
-    mount -t proc proc "$root/proc" || finding "$root/proc" "cannot mount: the tests may need it"
+    # What every running system has: the tests look at processes and open terminals.
+    mkdir -p "$root/proc" "$root/dev/pts"
+    mount -t proc proc "$root/proc" || finding proc "cannot be mounted"
+    mount -t devpts -o newinstance,ptmxmode=666,mode=620 devpts "$root/dev/pts" ||
+        finding dev/pts "cannot be mounted"
+    ln -sf pts/ptmx "$root/dev/ptmx"
     timed "clone" git clone -q --no-hardlinks . "$root/deepinfer" || return
     # What a fresh system lacks to start at all; everything else is tools/setup.sh's work.
     timed "apt-get install make" inside 'apt-get update -q &&
