@@ -133,6 +133,8 @@ static void add_forks(builder *b, const di_sched_item *item, int32_t logit_row)
         item->seq->n_samples == 1)
         return;
     for (int32_t i = 1; i < e->n_samples; i++) {
+        if (e->seqs[i].finish_reason != DI_FINISH_NONE)
+            continue;
         const di_status status = add_fork(b, seq, &e->seqs[i], logit_row);
         if (status != DI_OK)
             di_seq_finish(b->engine, &e->seqs[i], DI_FINISH_ERROR, status);

@@ -320,11 +320,11 @@ void di_scheduler_add(di_scheduler *scheduler, di_sched_seq *seq)
 
 di_status di_scheduler_fork(di_scheduler *scheduler, di_sched_seq *from, di_sched_seq *to)
 {
+    from->n_samples--; /* its place is given up even if it cannot be taken */
+    scheduler->n_reserved--;
     DI_TRY(di_kv_seq_fork(scheduler->kv, &from->kv, &to->kv));
     to->has_kv = true;
     to->n_cached = from->n_cached;
-    from->n_samples--;
-    scheduler->n_reserved--;
     start_running(scheduler, to);
     return DI_OK;
 }
