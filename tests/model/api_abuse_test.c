@@ -357,7 +357,8 @@ static void many_threads_share_an_engine(void **state)
     for (int i = 0; i < 5; i++) { /* and di_generate among them */
         di_result *r;
         require(di_generate(self.engine, &request, NULL, NULL, &r));
-        assert_int_equal(r->n_token_ids, 5);
+        /* a submitter may have cancelled it as the one before its own */
+        assert_true(r->n_token_ids == 5 || r->finish_reason == DI_FINISH_CANCELLED);
         di_result_free(r);
     }
     for (int i = 0; i < N_SUBMITTERS; i++)
