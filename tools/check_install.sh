@@ -38,7 +38,7 @@ try_build()
         finding "$source" "$kind: $(grep -m 1 -E 'error|undefined' <<<"$errors")"
         return 1
     fi
-    ! ldd "$out" | grep -q libdeepinfer || uses=yes
+    [[ $(ldd "$out" 2>&1) != *libdeepinfer* ]] || uses=yes
     [[ $uses == "$([[ $kind == shared ]] && echo yes || echo no)" ]] ||
         finding "$source" "$kind: links with the other library"
 }

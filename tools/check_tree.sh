@@ -12,7 +12,7 @@ blocks=$(printf '%s\0' "${files[@]}" | du -c -B1 --files0-from=- | tail -n 1 | c
 largest=$((bytes > blocks ? bytes : blocks))
 if [[ $largest -ge $((max_mib * 1024 * 1024)) ]]; then
     finding . "$((largest / 1048576)) MiB, wanted under $max_mib MiB; largest files:"
-    printf '%s\0' "${files[@]}" | du -b --files0-from=- | sort -rn | head -n 5
+    printf '%s\0' "${files[@]}" | du -b --files0-from=- | sort -rn | sed -n 1,5p
 fi
 while IFS= read -r path; do
     case $path in
