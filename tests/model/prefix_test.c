@@ -10,7 +10,7 @@
 #include "engine_check.h"
 #include "random.h"
 
-enum { LONG = 1000, N_NEW = 8 };
+enum { LONG = DI_TEST_SHARE > 1 ? 400 : 1000, N_NEW = 8 };
 
 static di_model *model;
 static int32_t text[2048];
