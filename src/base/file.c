@@ -103,14 +103,9 @@ di_status di_file_read(const char *path, size_t max_bytes, di_buf *out)
 {
     if (strcmp(path, "-") == 0)
         return read_all(STDIN_FILENO, "standard input", max_bytes, out);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_open(path, errno);
-    struct stat st;
-    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
-        close(fd);
-        return di_fail(DI_ERR_IO, "%s: found a directory, wanted a file", path);
-    }
+    int fd = -1;
+    size_t size = 0;
+    DI_TRY(open_regular(path, &fd, &size)); /* a pipe without a writer would hang */
     const di_status status = read_all(fd, path, max_bytes, out);
     close(fd);
     return status;

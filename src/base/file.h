@@ -18,7 +18,8 @@ void di_mapping_close(di_mapping *mapping);
 /* DI_ERR_RUNTIME if the file is shorter now than when it was mapped (reading would fault). */
 DI_WARN_UNUSED di_status di_mapping_check(const di_mapping *mapping, const char *path);
 
-/* Reads a whole file (path "-" = standard input) of at most max_bytes. Appends to out. */
+/* Reads a whole regular file (path "-" = standard input, whatever it is) of at most max_bytes.
+ * Appends to out. */
 DI_WARN_UNUSED di_status di_file_read(const char *path, size_t max_bytes, di_buf *out);
 
 bool di_path_is_dir(const char *path);

@@ -87,6 +87,11 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
     assert_int_equal(di_mapping_open(in_folder("pipe"), &m), DI_ERR_IO); /* and does not hang */
     expect_error("found a special file");
+    DI_BUF_AUTO buf = {0};
+    assert_int_equal(di_file_read(in_folder("pipe"), 10, &buf), DI_ERR_IO); /* neither does this */
+    expect_error("found a special file, wanted a regular file");
+    assert_int_equal(di_file_read("/dev/zero", 10, &buf), DI_ERR_IO);
+    assert_int_equal(buf.len, 0);
     assert_int_equal(m.size, 77);
     unlink(in_folder("link"));
     unlink(in_folder("pipe"));
@@ -112,7 +117,7 @@ static void reads_whole_files(void **state)
     expect_error("found more than 199999 bytes");
     assert_int_equal(di_file_read(in_folder("missing"), BIG, &other), DI_ERR_IO);
     assert_int_equal(di_file_read(folder, BIG, &other), DI_ERR_IO);
-    expect_error("found a directory, wanted a file");
+    expect_error("found a directory, wanted a regular file");
     free(data);
 }
 
