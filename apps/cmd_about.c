@@ -24,7 +24,8 @@ static di_exit print_options(int argc, char **argv, const char *doc, print_fn pr
     di_exit code = DI_EXIT_OK;
     if (di_args_parse(&argp, 0, argc, argv, &args, &code)) {
         const di_status status = print(&args.options, stdout);
-        if (status != DI_OK)
+        code = di_app_flush(); /* says what is wrong with stdout, if that is it */
+        if (status != DI_OK && code == DI_EXIT_OK)
             code = di_app_fail_status(status, NULL);
     }
     di_engine_args_free(&args);

@@ -28,10 +28,11 @@ di_status di_kv_cache_init(const di_config *config, const int64_t *n_blocks, di_
     for (int g = 0; g < cache.layout.n_groups; g++) {
         /* calloc of this size maps fresh zero pages: they cost nothing until written. */
         const size_t n = (size_t)(n_blocks[g] ? n_blocks[g] : 1);
-        cache.data[g] = calloc(n, (size_t)cache.layout.groups[g].block_bytes);
+        const size_t block_bytes = (size_t)cache.layout.groups[g].block_bytes;
+        cache.data[g] = calloc(n, block_bytes);
         if (!cache.data[g]) {
             di_kv_cache_free(&cache);
-            return di_fail_memory(n_blocks[g] * cache.layout.groups[g].block_bytes, "the KV cache");
+            return di_fail_memory(n * block_bytes, "the KV cache");
         }
     }
     *out = cache;
