@@ -90,8 +90,9 @@ typedef struct di_model di_model;
 
 /* Opens a checkpoint directory: plain, a Hugging Face cache snapshot, or a cache entry
  * ("models--org--name", resolved through refs/main). Every tensor of the config is looked up and
- * its dtype, shape and scale shape checked before this returns; nothing is copied. Free with
- * di_model_close after all its engines. */
+ * its dtype, shape and scale shape checked before this returns; nothing is copied. Its files must
+ * not be cut while it is open: between passes that is noticed (DI_ERR_RUNTIME), within one it is a
+ * SIGBUS. Free with di_model_close after all its engines. */
 DI_API di_status di_model_open(const char *path, const di_options *options, di_model **out);
 DI_API void di_model_close(di_model *model); /* NULL is fine */
 
