@@ -43,13 +43,9 @@ static di_status fill_logprobs(const di_seq *seq, size_t first, size_t n, di_eve
 {
     di_position_logprobs *logprobs;
     DI_TRY(DI_ARENA_NEW(&event->arena, n, &logprobs));
-    for (size_t i = 0; i < n; i++) {
-        const di_position_logprobs *from = &seq->logprobs.data[first + i];
-        di_logprob *entries;
-        DI_TRY(DI_ARENA_NEW(&event->arena, from->n_entries, &entries));
-        memcpy(entries, from->entries, from->n_entries * sizeof *entries);
-        logprobs[i] = (di_position_logprobs){entries, from->n_entries};
-    }
+    for (size_t i = 0; i < n; i++)
+        DI_TRY(
+            di_position_logprobs_copy(&event->arena, &seq->logprobs.data[first + i], &logprobs[i]));
     event->output.logprobs = logprobs;
     return DI_OK;
 }

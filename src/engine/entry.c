@@ -211,11 +211,8 @@ void di_entry_destroy(di_entry *entry)
 di_status di_logprob_list_add(di_seq *seq, di_logprob_list *list,
                               const di_position_logprobs *logprobs)
 {
-    di_logprob *entries;
     DI_TRY(DI_GROW(&list->data, &list->cap, list->len + 1));
-    DI_TRY(DI_ARENA_NEW(&seq->arena, logprobs->n_entries, &entries));
-    if (logprobs->n_entries)
-        memcpy(entries, logprobs->entries, logprobs->n_entries * sizeof *entries);
-    list->data[list->len++] = (di_position_logprobs){entries, logprobs->n_entries};
+    DI_TRY(di_position_logprobs_copy(&seq->arena, logprobs, &list->data[list->len]));
+    list->len++;
     return DI_OK;
 }

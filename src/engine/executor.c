@@ -58,17 +58,6 @@ static void apply_fork(const cpu_executor *e, const di_step_fork *fork)
         memcpy(to->engram_ids, from->engram_ids, (size_t)fork->n_tokens * sizeof *to->engram_ids);
 }
 
-static di_status keep_logprobs(di_step *step, const di_position_logprobs *from,
-                               di_position_logprobs *to)
-{
-    di_logprob *entries;
-    DI_TRY(DI_ARENA_NEW(&step->arena, from->n_entries, &entries));
-    if (from->n_entries)
-        memcpy(entries, from->entries, from->n_entries * sizeof *entries);
-    *to = (di_position_logprobs){entries, from->n_entries};
-    return DI_OK;
-}
-
 static di_status score_given(cpu_executor *e, di_step *step, di_step_job *job, const float *logits)
 {
     const di_sampling_params *params = job->slot.slot->sampler.setup.params;
@@ -78,7 +67,7 @@ static di_status score_given(cpu_executor *e, di_step *step, di_step_job *job, c
         di_position_logprobs logprobs;
         DI_TRY(di_sample_given(&e->workspace, logits + i * vocab, job->position + i,
                                job->scored_tokens[i], params->n_logprobs, &logprobs));
-        DI_TRY(keep_logprobs(step, &logprobs, &job->logprobs[i]));
+        DI_TRY(di_position_logprobs_copy(&step->arena, &logprobs, &job->logprobs[i]));
     }
     return DI_OK;
 }
@@ -93,7 +82,7 @@ static di_status run_job(cpu_executor *e, di_step *step, di_step_job *job, const
     di_sample_out sampled;
     DI_TRY(di_sample(&e->workspace, &slot->sampler, logits, job->position, &sampled));
     DI_TRY(DI_ARENA_NEW(&step->arena, 1, &job->logprobs));
-    DI_TRY(keep_logprobs(step, &sampled.logprobs, job->logprobs));
+    DI_TRY(di_position_logprobs_copy(&step->arena, &sampled.logprobs, job->logprobs));
     job->token_id = slot->last_token = sampled.token_id;
     di_sampler_state_append(&slot->sampler, sampled.token_id);
     return DI_OK;

@@ -24,14 +24,8 @@ static di_status copy_logprobs(di_arena *arena, const di_logprob_list *list, siz
 {
     di_position_logprobs *copy;
     DI_TRY(DI_ARENA_ZNEW(arena, n_positions, &copy));
-    for (size_t i = 0; i < list->len && i < n_positions; i++) {
-        const size_t n = list->data[i].n_entries;
-        di_logprob *entries;
-        DI_TRY(DI_ARENA_NEW(arena, n, &entries));
-        if (n)
-            memcpy(entries, list->data[i].entries, n * sizeof *entries);
-        copy[i] = (di_position_logprobs){entries, n};
-    }
+    for (size_t i = 0; i < list->len && i < n_positions; i++)
+        DI_TRY(di_position_logprobs_copy(arena, &list->data[i], &copy[i]));
     *out = copy;
     return DI_OK;
 }

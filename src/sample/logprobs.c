@@ -1,6 +1,7 @@
 #include "sample/logprobs.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/sum.h"
@@ -60,6 +61,17 @@ di_status di_logprobs_compute(di_logprobs_buffer *buffer, di_selection *selectio
         }
     }
     *out = (di_position_logprobs){.entries = buffer->entries, .n_entries = n_entries};
+    return DI_OK;
+}
+
+di_status di_position_logprobs_copy(di_arena *arena, const di_position_logprobs *from,
+                                    di_position_logprobs *to)
+{
+    di_logprob *entries;
+    DI_TRY(DI_ARENA_NEW(arena, from->n_entries, &entries));
+    if (from->n_entries)
+        memcpy(entries, from->entries, from->n_entries * sizeof *entries);
+    *to = (di_position_logprobs){entries, from->n_entries};
     return DI_OK;
 }
 

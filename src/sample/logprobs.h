@@ -2,6 +2,7 @@
 #ifndef DI_SAMPLE_LOGPROBS_H
 #define DI_SAMPLE_LOGPROBS_H
 
+#include "base/arena.h"
 #include "sample/select.h"
 
 /* Result of the latest di_logprobs_compute; grows to the largest request seen. */
@@ -17,6 +18,10 @@ typedef struct di_logprobs_buffer {
 DI_WARN_UNUSED di_status di_logprobs_compute(di_logprobs_buffer *buffer, di_selection *selection,
                                              const float *row, int32_t chosen, int32_t n_top,
                                              di_position_logprobs *out);
+/* A copy of one position's logprobs that lives in the arena. */
+DI_WARN_UNUSED di_status di_position_logprobs_copy(di_arena *arena,
+                                                   const di_position_logprobs *from,
+                                                   di_position_logprobs *to);
 void di_logprobs_buffer_free(di_logprobs_buffer *buffer);
 
 /* Largest of row[n], without NaN; n >= 1. */
