@@ -10,7 +10,7 @@ di_status di_runner_init(const di_model *model, const di_options *options, di_ru
     di_kernel_mask mask;
     DI_TRY(di_options_resolve(options, &r.options));
     DI_TRY(di_kernel_mask_parse(r.options.isa, r.options.kernels, &mask));
-    di_plan_init(&mask, &r.plan);
+    di_plan_init(&mask, r.options.is_batch_invariant, &r.plan);
     DI_TRY(di_memplan_compute(&model->config, &r.options, &r.memplan));
     DI_TRY(di_pool_create(r.options.n_threads, &r.pool));
     const di_status status = di_kv_cache_init(&model->config, r.memplan.kv_blocks, &r.kv);

@@ -290,10 +290,10 @@ static di_status choose_kernels(const di_selftest *self, di_plan *plan)
     di_kernel_mask mask;
     DI_TRY(di_options_resolve(&self->options, &effective));
     DI_TRY(di_kernel_mask_parse(effective.isa, effective.kernels, &mask));
-    di_plan_init(&mask, plan);
+    di_plan_init(&mask, effective.is_batch_invariant, plan);
     for (int op = 0; op < DI_N_OPS && self->kernels; op++)
         if (self->kernels[op])
-            plan->kernels[op] = self->kernels[op];
+            plan->kernels[op] = plan->wide[op] = self->kernels[op];
     return DI_OK;
 }
 

@@ -8,7 +8,7 @@ di_status di_print_kernels(const di_options *options, FILE *out)
     di_kernel_mask mask;
     DI_TRY(di_options_resolve(options, &effective));
     DI_TRY(di_kernel_mask_parse(effective.isa, effective.kernels, &mask));
-    di_kernels_print(&mask, out);
+    di_kernels_print(&mask, effective.is_batch_invariant, out);
     return DI_OK;
 }
 

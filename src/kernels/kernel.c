@@ -6,9 +6,17 @@
 #include "kernels/all.h"
 
 const di_kernel di_kernels[] = {
-#define DI_KERNEL(op, target, isa, layout, numerics, order, invariant, rank)                       \
-    {DI_OP_##op,       #target,   DI_ISA_##isa, DI_LAYOUT_##layout, DI_NUMERICS_##numerics,        \
-     DI_ORDER_##order, invariant, rank,         di_##op##_##target},
+#define DI_KERNEL(op, target, isa, width, layout, numerics, order, invariant, rank)                \
+    {DI_OP_##op,                                                                                   \
+     #target,                                                                                      \
+     DI_ISA_##isa,                                                                                 \
+     DI_WIDTH_##width,                                                                             \
+     DI_LAYOUT_##layout,                                                                           \
+     DI_NUMERICS_##numerics,                                                                       \
+     DI_ORDER_##order,                                                                             \
+     invariant,                                                                                    \
+     rank,                                                                                         \
+     di_##op##_##target},
 #include "kernels/kernels.def"
 #undef DI_KERNEL
 };
@@ -20,7 +28,7 @@ static const char *const op_names[DI_N_OPS] = {
 #undef DI_OP
 };
 
-static const char *const isa_names[DI_N_ISAS] = {"ref"};
+static const char *const width_names[] = {"any", "wide"};
 static const char *const numerics_names[] = {"exact", "reorder", "lowp"};
 static const char *const order_names[] = {"-", "lanes16"};
 
@@ -29,9 +37,9 @@ const char *di_op_name(di_op op)
     return op_names[op];
 }
 
-const char *di_isa_name(di_isa isa)
+bool di_kernel_is_usable(const di_kernel *kernel)
 {
-    return isa_names[isa];
+    return kernel->isa <= di_cpu_isa();
 }
 
 static bool name_equals(const char *name, const char *text, size_t len)
@@ -41,16 +49,17 @@ static bool name_equals(const char *name, const char *text, size_t len)
 
 static di_status parse_isa(const char *text, di_isa *out)
 {
-    for (int i = 0; i < DI_N_ISAS; i++) {
-        if (strcmp(isa_names[i], text) == 0) {
+    DI_BUF_AUTO known = {0};
+    for (int i = 0; i <= (int)di_cpu_isa(); i++) {
+        if (!di_isa_is_built((di_isa)i))
+            continue;
+        if (strcmp(di_isa_name((di_isa)i), text) == 0) {
             *out = (di_isa)i;
             return DI_OK;
         }
+        DI_TRY(di_buf_printf(&known, "%s%s", i ? ", " : "", di_isa_name((di_isa)i)));
     }
-    DI_BUF_AUTO known = {0};
-    for (int i = 0; i < DI_N_ISAS; i++)
-        DI_TRY(di_buf_printf(&known, "%s%s", i ? ", " : "", isa_names[i]));
-    return di_fail(DI_ERR_ARGUMENT, "isa: found \"%s\", wanted one of: %s", text,
+    return di_fail(DI_ERR_ARGUMENT, "isa: found \"%s\", wanted one of this machine's: %s", text,
                    di_buf_str(&known));
 }
 
@@ -72,7 +81,7 @@ static di_status find_kernel_name(di_op op, const char *text, size_t len, const 
 {
     DI_BUF_AUTO known = {0};
     for (int i = 0; i < di_n_kernels; i++) {
-        if (di_kernels[i].op != op)
+        if (di_kernels[i].op != op || !di_kernel_is_usable(&di_kernels[i]))
             continue;
         if (name_equals(di_kernels[i].name, text, len)) {
             *out = di_kernels[i].name;
@@ -80,7 +89,8 @@ static di_status find_kernel_name(di_op op, const char *text, size_t len, const 
         }
         DI_TRY(di_buf_printf(&known, "%s%s", known.len ? ", " : "", di_kernels[i].name));
     }
-    return di_fail(DI_ERR_ARGUMENT, "kernels: %s: found kernel \"%.*s\", wanted one of: %s",
+    return di_fail(DI_ERR_ARGUMENT,
+                   "kernels: %s: found kernel \"%.*s\", wanted one of this machine's: %s",
                    op_names[op], (int)len, text, di_buf_str(&known));
 }
 
@@ -103,7 +113,7 @@ static di_status parse_forced(const char *text, di_kernel_mask *mask)
 
 di_status di_kernel_mask_parse(const char *isa, const char *kernels, di_kernel_mask *out)
 {
-    di_kernel_mask mask = {.max_isa = DI_N_ISAS - 1};
+    di_kernel_mask mask = {.max_isa = di_cpu_isa()};
     if (isa && strcmp(isa, "best") != 0)
         DI_TRY(parse_isa(isa, &mask.max_isa));
     if (kernels)
@@ -112,7 +122,8 @@ di_status di_kernel_mask_parse(const char *isa, const char *kernels, di_kernel_m
     return DI_OK;
 }
 
-const di_kernel *di_kernel_select(di_op op, const di_kernel_mask *mask)
+const di_kernel *di_kernel_select(di_op op, di_kernel_width width, bool is_invariant,
+                                  const di_kernel_mask *mask)
 {
     const di_kernel *best = NULL;
     for (int i = 0; i < di_n_kernels; i++) {
@@ -121,23 +132,29 @@ const di_kernel *di_kernel_select(di_op op, const di_kernel_mask *mask)
             continue;
         if (mask->forced[op] && strcmp(k->name, mask->forced[op]) == 0)
             return k;
-        if (k->isa <= mask->max_isa && (!best || k->rank > best->rank))
+        if (k->isa > mask->max_isa || (is_invariant && !k->is_batch_invariant))
+            continue;
+        if (k->width == DI_WIDTH_WIDE && (width != DI_WIDTH_WIDE || is_invariant))
+            continue;
+        if (!best || k->rank > best->rank)
             best = k;
     }
     return best;
 }
 
-void di_kernels_print(const di_kernel_mask *mask, FILE *out)
+void di_kernels_print(const di_kernel_mask *mask, bool is_invariant, FILE *out)
 {
-    fprintf(out, "  %-18s %-8s %-8s %-9s %-8s %-9s %s\n", "operation", "kernel", "isa", "numerics",
-            "order", "invariant", "rank");
+    fprintf(out, "  %-18s %-10s %-10s %-5s %-8s %-8s %-9s %s\n", "operation", "kernel", "isa",
+            "rows", "numerics", "order", "invariant", "rank");
     for (int op = 0; op < DI_N_OPS; op++) {
-        const di_kernel *chosen = di_kernel_select((di_op)op, mask);
+        const di_kernel *any = di_kernel_select((di_op)op, DI_WIDTH_ANY, is_invariant, mask);
+        const di_kernel *wide = di_kernel_select((di_op)op, DI_WIDTH_WIDE, is_invariant, mask);
         for (int i = 0; i < di_n_kernels; i++) {
             const di_kernel *k = &di_kernels[i];
             if (k->op == (di_op)op)
-                fprintf(out, "%c %-18s %-8s %-8s %-9s %-8s %-9s %d\n", k == chosen ? '*' : ' ',
-                        op_names[op], k->name, isa_names[k->isa], numerics_names[k->numerics],
+                fprintf(out, "%c %-18s %-10s %-10s %-5s %-8s %-8s %-9s %d\n",
+                        k == any || k == wide ? '*' : ' ', op_names[op], k->name,
+                        di_isa_name(k->isa), width_names[k->width], numerics_names[k->numerics],
                         order_names[k->order], k->is_batch_invariant ? "yes" : "no", k->rank);
         }
     }

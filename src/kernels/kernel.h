@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/cpu.h"
 #include "base/status.h"
 #include "base/threads.h"
 
@@ -24,9 +25,6 @@ typedef enum di_op {
 #undef DI_OP
     DI_N_OPS
 } di_op;
-
-/* CPU levels, each including the ones before. */
-typedef enum di_isa { DI_ISA_REF, DI_N_ISAS } di_isa;
 
 /* How a kernel's results relate to the reference's. */
 typedef enum di_numerics {
@@ -46,10 +44,19 @@ typedef enum di_weight_layout {
     DI_LAYOUT_CHECKPOINT /* as stored in the checkpoint */
 } di_weight_layout;
 
+/* How many rows a pass must have for a kernel to be worth it. */
+typedef enum di_kernel_width {
+    DI_WIDTH_ANY,
+    DI_WIDTH_WIDE /* DI_WIDE_ROWS and more */
+} di_kernel_width;
+
+enum { DI_WIDE_ROWS = 16 };
+
 typedef struct di_kernel {
     di_op op;
     const char *name; /* "ref" */
     di_isa isa;
+    di_kernel_width width;
     di_weight_layout layout;
     di_numerics numerics;
     di_order order;
@@ -62,7 +69,8 @@ extern const di_kernel di_kernels[];
 extern const int di_n_kernels;
 
 const char *di_op_name(di_op op);
-const char *di_isa_name(di_isa isa);
+/* This machine can run it. */
+bool di_kernel_is_usable(const di_kernel *kernel);
 
 /* Which kernels may be chosen: an ISA ceiling and forced kernels. */
 typedef struct di_kernel_mask {
@@ -71,12 +79,17 @@ typedef struct di_kernel_mask {
 } di_kernel_mask;
 
 /* isa: NULL or "best" = all of this machine; kernels: NULL or "op=name,op=name". The names are
- * matched against the registry; an unknown one is DI_ERR_ARGUMENT listing the known ones. */
+ * matched against the registry; one that is unknown, or that this machine cannot run, is
+ * DI_ERR_ARGUMENT listing the known ones. */
 DI_WARN_UNUSED di_status di_kernel_mask_parse(const char *isa, const char *kernels,
                                               di_kernel_mask *out);
-/* The best usable kernel of an operation; never NULL, since every operation has a reference. */
-const di_kernel *di_kernel_select(di_op op, const di_kernel_mask *mask);
-/* Prints every candidate, the chosen one starred. */
-void di_kernels_print(const di_kernel_mask *mask, FILE *out);
+/* The best usable kernel of an operation for passes of a width; never NULL, since every operation
+ * has a reference. A forced kernel is taken for all widths. With is_invariant, only kernels whose
+ * results do not depend on the batch, and one for all widths: rows of a decode and of a prefill
+ * then get the same bits. */
+const di_kernel *di_kernel_select(di_op op, di_kernel_width width, bool is_invariant,
+                                  const di_kernel_mask *mask);
+/* Prints every candidate of this build, the chosen ones starred. */
+void di_kernels_print(const di_kernel_mask *mask, bool is_invariant, FILE *out);
 
 #endif

@@ -59,8 +59,8 @@ static void attend(di_pass *pass, int layer, const di_bf16 *q, di_bf16 *out)
         .window_len = c->sliding_window,
         .window_floors = pass->window_floors,
         .index_stride = c->index_topk,
-        .scratch = pass->attention_scratch,
-        .scratch_stride = pass->attention_scratch_stride,
+        .scratch = pass->worker_scratch,
+        .scratch_stride = pass->worker_scratch_bytes / (int64_t)sizeof(float),
     };
     if (has_compressed) {
         args.compressed = di_kv_cache_view(pass->kv, c->kv_source[layer], DI_KV_COMPRESSED);
@@ -92,6 +92,8 @@ static di_status project_out(di_pass *pass, const di_layer_weights *w, const di_
             .n = c->o_lora_rank,
             .k = width,
             .first_column = g * c->o_lora_rank,
+            .scratch = pass->worker_scratch,
+            .scratch_stride = pass->worker_scratch_bytes,
         };
         di_run(pass, DI_OP_gemm_f8, &args, args.n, n * width);
     }

@@ -145,9 +145,10 @@ di_status di_forward_begin(di_pass *pass)
     DI_TRY(DI_PASS_NEW(pass, n, &pass->n_visible));
     DI_TRY(DI_PASS_NEW(pass, n * c->index_topk, &pass->topk));
     DI_TRY(DI_PASS_NEW(pass, n, &pass->topk_counts));
-    pass->attention_scratch_stride = di_attention_scratch_floats(c);
-    DI_TRY(DI_PASS_NEW(pass, pass->attention_scratch_stride * di_pool_n_threads(pass->pool),
-                       &pass->attention_scratch));
+    char *scratch;
+    pass->worker_scratch_bytes = di_worker_scratch_bytes(c);
+    DI_TRY(DI_PASS_NEW(pass, pass->worker_scratch_bytes * di_pool_n_threads(pass->pool), &scratch));
+    pass->worker_scratch = scratch;
     pass->candidates = NULL;
     DI_TRY(spread_sequences(pass));
     DI_TRY(di_rope_angles_init(pass, net->rope_plain, b->positions, n, &pass->plain));

@@ -49,8 +49,8 @@ struct di_pass {
     int32_t *topk, *topk_counts; /* [n_rows, index_topk], [n_rows]: of the last index source */
     uint8_t *candidates;         /* [n_rows, candidate_stride], or NULL before its source */
     int64_t candidate_stride;
-    float *attention_scratch; /* per worker */
-    int64_t attention_scratch_stride;
+    void *worker_scratch; /* [n_threads]: for one kernel at a time */
+    int64_t worker_scratch_bytes;
 };
 
 /* Runs the pass. logits [n_logit_rows, vocab_size]; may be NULL if n_logit_rows is 0. The batch's

@@ -2,6 +2,8 @@
 #ifndef DI_MODEL_INTERNAL_H
 #define DI_MODEL_INTERNAL_H
 
+#include "base/checked.h"
+#include "kernels/gemm/gemm.h"
 #include "model/forward.h"
 
 /* Waking the pool costs more than this many multiply-adds: smaller jobs run on the calling thread.
@@ -12,7 +14,8 @@ enum { DI_INLINE_COST = 1 << 16 };
 static inline void di_run(const di_pass *pass, di_op op, const void *args, int64_t n_items,
                           int64_t item_cost)
 {
-    const di_range_fn fn = pass->plan->kernels[op]->fn;
+    const bool is_wide = pass->batch->n_rows >= DI_WIDE_ROWS;
+    const di_range_fn fn = (is_wide ? pass->plan->wide : pass->plan->kernels)[op]->fn;
     if (n_items * item_cost < DI_INLINE_COST)
         fn(args, 0, n_items, 0);
     else
@@ -44,10 +47,12 @@ DI_WARN_UNUSED di_status di_rope_angles_init(const di_pass *pass, const float *f
 
 /* attention.c: y [n, hidden] = attention of x (the normalised collapse). */
 DI_WARN_UNUSED di_status di_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y);
-/* Floats of one worker's attention scratch. */
-static inline int64_t di_attention_scratch_floats(const di_config *config)
+/* Bytes of one worker's scratch: what any kernel needs, a multiple of 64. */
+static inline int64_t di_worker_scratch_bytes(const di_config *config)
 {
-    return (config->sliding_window + config->index_topk) * (config->head_dim + 1);
+    const int64_t keys = config->sliding_window + config->index_topk;
+    const int64_t attention = keys * (config->head_dim + 1) * (int64_t)sizeof(float);
+    return (di_max_i64(attention, DI_GEMM_SCRATCH_BYTES) + 63) / 64 * 64;
 }
 /* compressor.c: adds the compressed entries and index keys that x completes. */
 DI_WARN_UNUSED di_status di_compress(di_pass *pass, int layer, const di_bf16 *x);

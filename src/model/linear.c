@@ -16,6 +16,8 @@ void di_linear_f8(const di_pass *pass, const di_qweight *w, di_rows x, di_bf16 *
         .m = x.n,
         .n = w->n_out,
         .k = w->n_in,
+        .scratch = pass->worker_scratch,
+        .scratch_stride = pass->worker_scratch_bytes,
     };
     di_run(pass, DI_OP_gemm_f8, &args, args.n, args.m * args.k);
 }
@@ -33,6 +35,8 @@ static void linear_bf16(const di_pass *pass, const di_bf16_matrix *w, di_rows x,
         .n = w->n_out,
         .k = w->n_in,
         .is_f32_out = is_f32_out,
+        .scratch = pass->worker_scratch,
+        .scratch_stride = pass->worker_scratch_bytes,
     };
     di_run(pass, DI_OP_gemm_bf16, &args, args.n, args.m * args.k);
 }

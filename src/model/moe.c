@@ -89,8 +89,11 @@ static di_status expert_linear(di_pass *pass, const di_layer_weights *w, const d
         .weights = list,
         .expert_begin = d->expert_begin,
         .y = *y,
+        .n_active = d->n_active,
         .n = n_out,
         .k = list[0]->n_in,
+        .scratch = pass->worker_scratch,
+        .scratch_stride = pass->worker_scratch_bytes,
     };
     di_run(pass, DI_OP_grouped_gemm_f4, &args, d->n_active * n_out,
            (d->n + d->n_active - 1) / d->n_active * args.k);

@@ -6,8 +6,10 @@
 
 typedef struct di_plan {
     const di_kernel *kernels[DI_N_OPS];
+    const di_kernel *wide[DI_N_OPS]; /* for passes of DI_WIDE_ROWS rows and more */
 } di_plan;
 
-void di_plan_init(const di_kernel_mask *mask, di_plan *out);
+/* is_invariant: a row's results must not depend on the batch; wide is then the same as kernels. */
+void di_plan_init(const di_kernel_mask *mask, bool is_invariant, di_plan *out);
 
 #endif

@@ -20,7 +20,7 @@ static int64_t begin_bytes(const di_config *c, int64_t n, int n_threads)
            room(n * c->hc_mult, 4) +                  /* pre */
            3 * room(n, 4) +                           /* window_floors, n_visible, topk_counts */
            room(n * c->index_topk, 4) +               /* topk */
-           room(di_attention_scratch_floats(c) * n_threads, 4) +
+           room(di_worker_scratch_bytes(c) * n_threads, 1) +
            DI_MAX_KV_GROUPS * room(n, sizeof(int32_t *)) + /* tables */
            2 * rope_bytes(c, n);
 }

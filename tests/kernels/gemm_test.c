@@ -49,6 +49,11 @@ static double weight(const problem *p, int64_t column, int64_t i)
     return e4m3_value(((const uint8_t *)p->args.w)[row * k + i]) * ldexp(1, scale - 127);
 }
 
+static void *gemm_scratch(di_kernel_case *c)
+{
+    return di_case_scratch(c, DI_CASE_WORKERS, DI_GEMM_SCRATCH_BYTES);
+}
+
 static void expect(const di_kernel_case *c, const problem *p)
 {
     const shape *s = p->s;
@@ -81,7 +86,7 @@ static void check_rows_alone(const di_kernel_case *c, const problem *p)
     assert_non_null(alone);
     for (int i = 0; i < di_n_kernels; i++) {
         const di_kernel *k = &di_kernels[i];
-        if (k->op != c->op || !k->is_batch_invariant)
+        if (k->op != c->op || !k->is_batch_invariant || !di_kernel_is_usable(k))
             continue;
         k->fn(&p->args, 0, s->n, 0);
         for (int64_t row = 0; row < s->m; row++) {
@@ -130,7 +135,9 @@ static void check(di_op op, const shape *s, di_pattern pattern)
                             .n = s->n,
                             .k = s->k,
                             .first_column = s->first_column,
-                            .is_f32_out = s->is_f32_out};
+                            .is_f32_out = s->is_f32_out,
+                            .scratch = gemm_scratch(&c),
+                            .scratch_stride = DI_GEMM_SCRATCH_BYTES};
     di_case_run(&c, &p.args, s->n);
     expect(&c, &p);
     for (int64_t i = 0; i < s->m * y_stride; i++) /* between the rows */
@@ -208,7 +215,7 @@ static void check_assignments_alone(const di_kernel_case *c, const di_grouped_ge
     assert_non_null(alone);
     for (int i = 0; i < di_n_kernels; i++) {
         const di_kernel *k = &di_kernels[i];
-        if (k->op != c->op || !k->is_batch_invariant)
+        if (k->op != c->op || !k->is_batch_invariant || !di_kernel_is_usable(k))
             continue;
         k->fn(a, 0, n_active * a->n, 0);
         for (int e = 0; e < n_active; e++) {
@@ -217,6 +224,7 @@ static void check_assignments_alone(const di_kernel_case *c, const di_grouped_ge
                 di_grouped_gemm_args one = *a;
                 one.rows = &row;
                 one.weights = a->weights + e;
+                one.n_active = 1;
                 one.expert_begin = begin;
                 one.y = alone;
                 k->fn(&one, 0, a->n, 0);
@@ -263,8 +271,11 @@ static void check_group(const group_shape *s, di_pattern pattern)
                                        .weights = list,
                                        .expert_begin = begin,
                                        .y = y,
+                                       .n_active = s->n_active,
                                        .n = s->n,
-                                       .k = s->k};
+                                       .k = s->k,
+                                       .scratch = gemm_scratch(&c),
+                                       .scratch_stride = DI_GEMM_SCRATCH_BYTES};
     di_case_run(&c, &args, s->n_active * s->n);
     expect_group(&c, &args, s->n_active);
     check_assignments_alone(&c, &args, s->n_active);

@@ -67,11 +67,33 @@ static void selection_takes_the_highest_rank(void **state)
     di_kernel_mask mask;
     assert_int_equal(di_kernel_mask_parse(NULL, NULL, &mask), DI_OK);
     di_plan plan;
-    di_plan_init(&mask, &plan);
-    for (int op = 0; op < DI_N_OPS; op++)
-        for (int i = 0; i < di_n_kernels; i++)
-            if (di_kernels[i].op == (di_op)op)
-                assert_true(plan.kernels[op]->rank >= di_kernels[i].rank);
+    di_plan_init(&mask, false, &plan);
+    for (int op = 0; op < DI_N_OPS; op++) {
+        assert_true(di_kernel_is_usable(plan.kernels[op]) && di_kernel_is_usable(plan.wide[op]));
+        assert_int_equal(plan.kernels[op]->width, DI_WIDTH_ANY);
+        for (int i = 0; i < di_n_kernels; i++) {
+            const di_kernel *k = &di_kernels[i];
+            if (k->op != (di_op)op || !di_kernel_is_usable(k))
+                continue;
+            assert_true(plan.wide[op]->rank >= k->rank);
+            if (k->width == DI_WIDTH_ANY)
+                assert_true(plan.kernels[op]->rank >= k->rank);
+        }
+    }
+}
+
+/* Batch-invariant: one kernel for rows of every pass, and an invariant one. */
+static void invariant_plans_have_one_kernel(void **state)
+{
+    (void)state;
+    di_kernel_mask mask;
+    assert_int_equal(di_kernel_mask_parse(NULL, NULL, &mask), DI_OK);
+    di_plan plan;
+    di_plan_init(&mask, true, &plan);
+    for (int op = 0; op < DI_N_OPS; op++) {
+        assert_ptr_equal(plan.kernels[op], plan.wide[op]);
+        assert_true(plan.kernels[op]->is_batch_invariant);
+    }
 }
 
 static void selection_obeys_the_mask(void **state)
@@ -80,9 +102,9 @@ static void selection_obeys_the_mask(void **state)
     di_kernel_mask mask;
     assert_int_equal(di_kernel_mask_parse("ref", NULL, &mask), DI_OK);
     for (int op = 0; op < DI_N_OPS; op++)
-        assert_int_equal(di_kernel_select((di_op)op, &mask)->isa, DI_ISA_REF);
+        assert_int_equal(di_kernel_select((di_op)op, DI_WIDTH_WIDE, false, &mask)->isa, DI_ISA_REF);
     assert_int_equal(di_kernel_mask_parse("best", "rmsnorm=ref,topk=ref", &mask), DI_OK);
-    assert_string_equal(di_kernel_select(DI_OP_rmsnorm, &mask)->name, "ref");
+    assert_string_equal(di_kernel_select(DI_OP_rmsnorm, DI_WIDTH_ANY, true, &mask)->name, "ref");
     assert_string_equal(mask.forced[DI_OP_topk], "ref");
     assert_null(mask.forced[DI_OP_rope]);
 }
@@ -98,12 +120,12 @@ static void refuses(const char *isa, const char *kernels, const char *part)
 static void unknown_names_are_errors(void **state)
 {
     (void)state;
-    refuses("avx9", NULL, "isa: found \"avx9\", wanted one of: ref");
+    refuses("avx9", NULL, "isa: found \"avx9\", wanted one of this machine's: ref");
     refuses("", NULL, "isa: found \"\"");
     refuses(NULL, "rmsnorm", "found \"rmsnorm\", wanted operation=kernel");
     refuses(NULL, "rmsnorms=ref", "found operation \"rmsnorms\"");
     refuses(NULL, "rmsnor=ref", "found operation \"rmsnor\"");
-    refuses(NULL, "rmsnorm=re", "rmsnorm: found kernel \"re\", wanted one of: ref");
+    refuses(NULL, "rmsnorm=re", "rmsnorm: found kernel \"re\", wanted one of this machine's: ref");
     refuses(NULL, "rmsnorm=ref,topk=fast", "topk: found kernel \"fast\"");
 }
 
@@ -117,7 +139,7 @@ static void printing_lists_every_row(void **state)
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
     assert_non_null(out);
-    di_kernels_print(&mask, out);
+    di_kernels_print(&mask, true, out);
     fclose(out);
     int n_lines = 0, n_stars = 0;
     for (const char *p = text; *p; p = strchr(p, '\n') + 1) {
@@ -184,6 +206,7 @@ int main(void)
         cmocka_unit_test(names_and_ranks_are_unique),
         cmocka_unit_test(one_order_means_equal_bits),
         cmocka_unit_test(selection_takes_the_highest_rank),
+        cmocka_unit_test(invariant_plans_have_one_kernel),
         cmocka_unit_test(selection_obeys_the_mask),
         cmocka_unit_test(unknown_names_are_errors),
         cmocka_unit_test(printing_lists_every_row),

@@ -187,7 +187,7 @@ void di_case_run(di_kernel_case *c, const void *args, int64_t n_items)
         if (is_result(&c->buffers[i]))
             c->buffers[i].wanted = copy_of(&c->buffers[i]);
     for (int i = 0; i < di_n_kernels; i++)
-        if (di_kernels[i].op == c->op)
+        if (di_kernels[i].op == c->op && di_kernel_is_usable(&di_kernels[i]))
             check_kernel(c, &di_kernels[i], args, n_items);
     restore(c);
     reference->fn(args, 0, n_items, 0);

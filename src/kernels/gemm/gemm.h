@@ -6,7 +6,9 @@
  * Any k, n and first_column: a last group of fewer than 32 columns has its own scale.
  *
  * Items: output columns (0 .. n-1), each for all m rows. Products are exact in fp32, the sum runs
- * over k in the lanes16 order whatever m is, hence rows are batch-invariant. */
+ * over k in the lanes16 order whatever m is, hence rows are batch-invariant. Kernels may fuse
+ * multiplication and addition: that is the same as long as no product x w is below 2^-126 (of
+ * trained weights and normalised activations none is), and off by at most k 2^-149 else. */
 #ifndef DI_KERNELS_GEMM_H
 #define DI_KERNELS_GEMM_H
 
@@ -14,6 +16,8 @@
 
 #include "base/fp.h"
 #include "core/tensor.h"
+
+enum { DI_GEMM_SCRATCH_BYTES = 1 << 20 };
 
 typedef struct di_gemm_args {
     const di_bf16 *x; /* [m, k], row stride x_stride */
@@ -25,6 +29,8 @@ typedef struct di_gemm_args {
     int64_t m, n, k;
     int64_t first_column; /* of W: columns first_column .. first_column + n - 1 are computed */
     bool is_f32_out;
+    void *scratch;          /* per worker: DI_GEMM_SCRATCH_BYTES, aligned to 64 bytes */
+    int64_t scratch_stride; /* bytes from one worker's scratch to the next one's */
 } di_gemm_args;
 
 #endif

@@ -21,6 +21,8 @@ static di_status gemm_case(di_op_case *c, bool is_f8)
     args.x = x;
     args.w = is_f8 ? (const void *)w_f8 : w_bf16;
     args.scales = is_f8 ? scales : NULL;
+    args.scratch_stride = DI_GEMM_SCRATCH_BYTES;
+    DI_TRY(di_arena_alloc(c->arena, DI_OP_WORKERS, DI_GEMM_SCRATCH_BYTES, &args.scratch));
     return di_op_args(c, &args, sizeof args, args.n);
 }
 

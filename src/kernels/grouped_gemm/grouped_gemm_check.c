@@ -64,5 +64,8 @@ di_status di_grouped_gemm_f4_case(di_op_case *c)
     args.rows = g.rows;
     args.weights = g.weights;
     args.expert_begin = g.begin;
+    args.n_active = g.n_active;
+    args.scratch_stride = DI_GEMM_SCRATCH_BYTES;
+    DI_TRY(di_arena_alloc(c->arena, DI_OP_WORKERS, DI_GEMM_SCRATCH_BYTES, &args.scratch));
     return di_op_args(c, &args, sizeof args, g.n_active * args.n);
 }

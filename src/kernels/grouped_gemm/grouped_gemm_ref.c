@@ -45,5 +45,5 @@ void di_grouped_gemm_f4_ref(const void *args, int64_t begin, int64_t end, int wo
     (void)worker;
     const di_grouped_gemm_args *a = args;
     for (int64_t item = begin; item < end; item++)
-        expert_column(a, item / a->n, item % a->n);
+        expert_column(a, item % a->n_active, item / a->n_active);
 }
