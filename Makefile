@@ -6,6 +6,7 @@
 #   make install [DESTDIR= PREFIX=/usr/local]
 #   make asan | tsan        the tests under AddressSanitizer + UBSan, or ThreadSanitizer
 #   make fuzz [FUZZ=name] [FUZZ_SECONDS=60]   libFuzzer targets (clang)
+#   make aarch64            the unit and kernel tests for 64-bit Arm, cross-built, under qemu-user
 #   make cov                the tests with line coverage, summary by file
 #   make format | style     rewrite with clang-format | run every style check (tools/check_*.sh)
 #   make clean
@@ -38,7 +39,7 @@ endef
 # $(call ctest,FOLDER)
 ctest = ctest --test-dir $(1) --output-on-failure --no-label-summary --parallel $(JOBS) $(CTEST)
 
-.PHONY: all setup setup-ci run test install asan tsan fuzz cov format style clean help
+.PHONY: all setup setup-ci run test install asan tsan aarch64 fuzz cov format style clean help
 .NOTPARALLEL:
 
 all: setup
@@ -62,6 +63,9 @@ install: all
 asan tsan: setup
 	@$(call build,$@,build-$@)
 	@$(call ctest,build-$@)
+
+aarch64: setup
+	@tools/aarch64.sh
 
 fuzz: setup-ci
 	@$(call build,fuzz,build-fuzz)
