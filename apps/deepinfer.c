@@ -18,6 +18,7 @@ static const subcommand subcommands[] = {
     {"score", "write the logits of a token sequence", di_cmd_score},
     {"eval", "measure a model on texts and tasks", di_cmd_eval},
     {"selftest", "check that results depend on the request alone", di_cmd_selftest},
+    {"bench", "time the kernels and layers on this machine", di_cmd_bench},
     {"inspect", "look into a checkpoint or a safetensors file", di_cmd_inspect},
     {"tokenize", "text to token ids", di_cmd_tokenize},
     {"detokenize", "token ids to text", di_cmd_detokenize},

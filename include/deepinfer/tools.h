@@ -194,6 +194,26 @@ typedef struct di_selftest_options {
 DI_API di_status di_selftest_run(di_model *model, const di_options *options,
                                  const di_selftest_options *selftest, FILE *out);
 
+typedef struct di_bench_kernels_options {
+    const char *op;     /* the one operation to time; NULL: all */
+    const char *config; /* a config.json whose shapes to take; NULL: the released model's */
+    const int *thread_counts;
+    size_t n_thread_counts; /* 0: one, and the options' number of threads */
+    double seconds;         /* for a row and for a ceiling; 0 = 0.3 */
+    int64_t memory_bytes;   /* that the weights go through; 0: four times the last cache */
+    bool has_references;    /* the references too where there are other kernels */
+    bool has_small_pages;   /* weights in 4 KiB pages; else in 2 MiB pages */
+    bool is_list;           /* prints operations and shapes only */
+    FILE *json;             /* the results once more; NULL: nowhere */
+    bool (*go_on)(void *user); /* asked between rows; false: DI_ERR_CANCELLED. NULL: go on */
+    void *user;
+} di_bench_kernels_options;
+
+/* Times every usable kernel of this machine at the model's shapes (docs/benchmarks.md). Forced
+ * kernels are timed alone for their operation. bench may be NULL. */
+DI_API di_status di_bench_kernels(const di_options *options, const di_bench_kernels_options *bench,
+                                  FILE *out);
+
 /* Every kernel candidate of every operation, the chosen one starred. */
 DI_API di_status di_print_kernels(const di_options *options, FILE *out);
 /* The effective options and where each comes from (option, environment, default). */
