@@ -198,13 +198,13 @@ typedef struct di_bench_kernels_options {
     const char *op;     /* the one operation to time; NULL: all */
     const char *config; /* a config.json whose shapes to take; NULL: the released model's */
     const int *thread_counts;
-    size_t n_thread_counts; /* 0: one, and the options' number of threads */
-    double seconds;         /* for a row and for a ceiling; 0 = 0.3 */
-    int64_t memory_bytes;   /* that the weights go through; 0: four times the last cache */
-    bool has_references;    /* the references too where there are other kernels */
-    bool has_small_pages;   /* weights in 4 KiB pages; else in 2 MiB pages */
-    bool is_list;           /* prints operations and shapes only */
-    FILE *json;             /* the results once more; NULL: nowhere */
+    size_t n_thread_counts;    /* 0: one, and the options' number of threads */
+    double seconds;            /* for a row and for a ceiling; 0 = 0.3 */
+    int64_t memory_bytes;      /* that the weights go through; 0: four times the last cache */
+    bool has_references;       /* the references too where there are other kernels */
+    bool has_small_pages;      /* weights in 4 KiB pages; else in 2 MiB pages */
+    bool is_list;              /* prints operations and shapes only */
+    FILE *json;                /* the results once more; NULL: nowhere */
     bool (*go_on)(void *user); /* asked between rows; false: DI_ERR_CANCELLED. NULL: go on */
     void *user;
 } di_bench_kernels_options;

@@ -83,8 +83,8 @@ static void check_cases(const cli_case *rows, size_t n)
 /* ---------------------------------------------------------------------------------------- usage */
 
 #define ALL_COMMANDS                                                                               \
-    "commands: run, chat, batch, score, eval, selftest, inspect, tokenize, detokenize, encode, "   \
-    "parse, kernels, config, version"
+    "commands: run, chat, batch, score, eval, selftest, bench, inspect, tokenize, detokenize, "    \
+    "encode, parse, kernels, config, version"
 
 static void the_program_without_a_command(void **state)
 {

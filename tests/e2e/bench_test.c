@@ -1,0 +1,146 @@
+/* `deepinfer bench` as a user runs it: the form of what it prints, not how fast anything is. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_fixtures.h"
+#include "kernels/kernel.h"
+#include "process.h"
+
+#define SMALL "--seconds", "0.001", "--memory-bytes", "4194304"
+
+static void expect(const di_process *process, int code)
+{
+    if (process->code != code)
+        fail_msg("code %d, wanted %d: %s%s", process->code, code, process->out, process->err);
+}
+
+/* Reads the numbers behind a row's kernel: threads, median and minimum in us. */
+static bool read_row(const char *line, int *threads, double *median, double *minimum)
+{
+    char op[32], kernel[32];
+    const char *rows = strstr(line, "rows=");
+    int64_t n_rows = 0;
+    return sscanf(line + 2, "%31s", op) == 1 && strcmp(op, "rmsnorm") == 0 && rows &&
+           sscanf(rows, "rows=%ld %31s %d %lf %lf", &n_rows, kernel, threads, median, minimum) ==
+               5 &&
+           (line[0] == '*' || line[0] == ' ');
+}
+
+static void kernels_prints_rows(void **state)
+{
+    (void)state;
+    di_process process;
+    di_process_run_args(&process, "bench", "kernels", "--op", "rmsnorm", "--threads", "1,2", SMALL);
+    expect(&process, 0);
+    assert_string_equal(process.err, "");
+    assert_int_equal(strncmp(process.out, "machine: ", 9), 0);
+    assert_non_null(strstr(process.out, "\nceilings, 1 thread: memory "));
+    assert_non_null(strstr(process.out, "\nceilings, 2 threads: memory "));
+    int n_rows = 0, n_chosen = 0, n_of_two = 0;
+    for (const char *line = process.out; (line = strchr(line, '\n')) != NULL && line[1];) {
+        int threads = 0;
+        double median = 0.0, minimum = 0.0;
+        if (!read_row(++line, &threads, &median, &minimum))
+            continue;
+        assert_true(minimum > 0.0 && median >= minimum);
+        n_rows++;
+        n_chosen += line[0] == '*';
+        n_of_two += threads == 2;
+    }
+    /* Two lengths at three widths, on one and two threads: of each the chosen kernel. */
+    assert_int_equal(n_chosen, 12);
+    assert_true(n_rows >= 12);
+    assert_int_equal(2 * n_of_two, n_rows);
+    di_process_free(&process);
+}
+
+static void kernels_writes_json(void **state)
+{
+    (void)state;
+    char *path = di_cli_expand("{TMP}/bench.json");
+    di_process process;
+    di_process_run_args(&process, "bench", "kernels", "--kernel", "rope=ref", "--op", "rope",
+                        "--threads", "1", "--json", path, SMALL);
+    expect(&process, 0);
+    json_t *all = json_load_file(path, 0, NULL);
+    assert_non_null(all);
+    assert_int_equal(json_array_size(json_object_get(all, "ceilings")), 1);
+    const json_t *rows = json_object_get(all, "rows");
+    assert_int_equal(json_array_size(rows), 3);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        assert_string_equal(json_string_value(json_object_get(row, "kernel")), "ref");
+        assert_true(json_real_value(json_object_get(row, "min_seconds")) > 0.0);
+        assert_true(json_real_value(json_object_get(row, "floor_seconds")) > 0.0);
+    }
+    json_decref(all);
+    di_process_free(&process);
+    free(path);
+}
+
+static void kernels_covers_every_operation(void **state)
+{
+    (void)state;
+    di_process process;
+    di_process_run_args(&process, "bench", "kernels", "--list");
+    expect(&process, 0);
+    for (int op = 0; op < DI_N_OPS; op++) {
+        char text[64];
+        snprintf(text, sizeof text, "\n  %s ", di_op_name((di_op)op));
+        if (strncmp(process.out, text + 1, strlen(text + 1)) != 0 && !strstr(process.out, text))
+            fail_msg("no shape of %s", di_op_name((di_op)op));
+    }
+    assert_non_null(strstr(process.out, "wo_b 5120x8192 m=256\n"));
+    assert_non_null(strstr(process.out, "w1 2304x5120 6 of 64 T=64\n"));
+    di_process_free(&process);
+}
+
+static void mistakes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args[8];
+        int code;
+        const char *error;
+    } cases[] = {
+        {{"bench"}, 2, "Usage: deepinfer bench"},
+        {{"bench", "all"}, 2, "unknown benchmark 'all'"},
+        {{"bench", "kernels", "--op", "none"}, 2, "op: found \"none\""},
+        {{"bench", "kernels", "--kernel", "rope"}, 2, "--kernel: 'rope' is not OP=NAME"},
+        {{"bench", "kernels", "--kernel", "rope=none", "--list"}, 2, "rope: found kernel \"none\""},
+        {{"bench", "kernels", "--isa", "none", "--list"}, 2, "isa: found \"none\""},
+        {{"bench", "kernels", "--threads", "1,x"}, 2, "--threads: 'x'"},
+        {{"bench", "kernels", "--threads", "0"}, 2, "--threads: '0'"},
+        {{"bench", "kernels", "--seconds", "-1"}, 2, "--seconds: '-1'"},
+        {{"bench", "kernels", "--memory-bytes", "5"}, 2, "--memory-bytes: '5'"},
+        {{"bench", "kernels", "--config", "/missing"}, 3, "/missing"},
+        {{"bench", "kernels", "x"}, 2, "unexpected argument 'x'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        di_process process;
+        di_process_run(&(di_process_options){.args = cases[i].args}, &process);
+        if (process.code != cases[i].code || strstr(process.err, cases[i].error) == NULL)
+            fail_msg("case %d: code %d, %s", (int)i, process.code, process.err);
+        assert_string_equal(process.out, "");
+        di_process_free(&process);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_prints_rows),
+        cmocka_unit_test(kernels_writes_json),
+        cmocka_unit_test(kernels_covers_every_operation),
+        cmocka_unit_test(mistakes),
+    };
+    return cmocka_run_group_tests(tests, di_cli_setup, di_cli_teardown);
+}
