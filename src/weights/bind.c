@@ -11,19 +11,23 @@ struct di_weights_store {
 
 /* ---------------------------------------------------------------------------- making the slots */
 
-static di_status make_layer(di_arena *arena, int64_t n_experts, di_layer_weights *layer)
+/* *n_before: experts of the layers before, counted up. */
+static di_status make_layer(di_arena *arena, int64_t n_experts, int64_t *n_before,
+                            di_layer_weights *layer)
 {
     layer->n_experts = n_experts;
+    layer->first_expert = *n_before;
+    *n_before += n_experts;
     return DI_ARENA_ZNEW(arena, (size_t)n_experts, &layer->experts);
 }
 
-static di_status make_backbone_layer(di_arena *arena, const di_config *c, int i,
+static di_status make_backbone_layer(di_arena *arena, const di_config *c, int i, int64_t *n_before,
                                      di_layer_weights *layer)
 {
     di_compressor_weights *compressor = NULL;
     di_indexer_weights *indexer = NULL;
     di_engram_weights *engram = NULL;
-    DI_TRY(make_layer(arena, c->n_routed_experts, layer));
+    DI_TRY(make_layer(arena, c->n_routed_experts, n_before, layer));
     if (c->is_kv_source[i])
         DI_TRY(DI_ARENA_ZNEW(arena, 1, &compressor));
     if (c->is_kv_source[i] || c->is_index_source[i])
@@ -49,13 +53,14 @@ static di_status make_vision(di_arena *arena, const di_config *c, di_weights *w)
 static di_status make_slots(di_arena *arena, di_weights *w)
 {
     const di_config *c = &w->config;
+    int64_t n_experts = 0;
     DI_TRY(DI_ARENA_ZNEW(arena, (size_t)c->n_layers, &w->layers));
     for (int i = 0; i < c->n_layers; i++)
-        DI_TRY(make_backbone_layer(arena, c, i, &w->layers[i]));
+        DI_TRY(make_backbone_layer(arena, c, i, &n_experts, &w->layers[i]));
     if (c->n_draft_blocks)
         DI_TRY(DI_ARENA_ZNEW(arena, (size_t)c->n_draft_blocks, &w->draft_layers));
     for (int i = 0; i < c->n_draft_blocks; i++)
-        DI_TRY(make_layer(arena, c->dspark_n_routed_experts, &w->draft_layers[i]));
+        DI_TRY(make_layer(arena, c->dspark_n_routed_experts, &n_experts, &w->draft_layers[i]));
     return c->has_vision ? make_vision(arena, c, w) : DI_OK;
 }
 
@@ -103,6 +108,12 @@ void di_weights_close(di_weights *weights)
     }
     free(weights->store);
     free(weights);
+}
+
+const di_safetensors *di_weights_shards(const di_weights *weights, size_t *n)
+{
+    *n = weights->store->checkpoint.n_shards;
+    return weights->store->checkpoint.shards;
 }
 
 di_status di_weights_check_files(const di_weights *weights)

@@ -76,6 +76,7 @@ typedef struct di_layer_weights {
     di_expert_weights shared;   /* F8 */
     di_expert_weights *experts; /* F4 [n_experts] */
     int64_t n_experts;
+    int64_t first_expert;                    /* number of expert 0 among those of all layers */
     const di_compressor_weights *compressor; /* NULL unless a KV source */
     const di_indexer_weights *indexer;       /* NULL unless a KV or index source */
     const di_engram_weights *engram;         /* NULL unless an engram layer */
@@ -135,6 +136,9 @@ typedef struct di_weights {
 DI_WARN_UNUSED di_status di_weights_open(const char *dir, const di_config *config,
                                          di_weights **out);
 void di_weights_close(di_weights *weights); /* NULL is fine */
+
+/* The opened files, di_safetensors [n] (weights/safetensors.h). */
+const struct di_safetensors *di_weights_shards(const di_weights *weights, size_t *n);
 
 /* DI_ERR_RUNTIME if a shard is shorter than when it was opened, so that reading would fault. */
 DI_WARN_UNUSED di_status di_weights_check_files(const di_weights *weights);
