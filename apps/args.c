@@ -273,6 +273,7 @@ enum {
     KEY_CONTEXT,
     KEY_SEQS,
     KEY_KV_BYTES,
+    KEY_WEIGHT_CACHE,
     KEY_PREFIX_CACHE,
     KEY_ASYNC,
     KEY_INVARIANT,
@@ -294,6 +295,10 @@ static const struct argp_option engine_options[] = {
     {"kv-cache-bytes", KEY_KV_BYTES, "N", 0,
      "memory for the KV cache; default: an eighth of this machine's; one sequence of the longest "
      "context fits in any case"},
+    {"weight-cache", KEY_WEIGHT_CACHE, "N", 0,
+     "bytes of memory for experts, which then are read from disk as they are wanted; default: "
+     "none, "
+     "the system decides what stays in memory"},
     {"prefix-cache", KEY_PREFIX_CACHE, "MODE", 0,
      "reuse of prompt beginnings: exact (default), replay or off"},
     {"async-scheduling", KEY_ASYNC, "on|off", 0,
@@ -372,6 +377,9 @@ static error_t parse_engine(int key, char *arg, struct argp_state *state)
     case KEY_KV_BYTES:
         return di_args_i64(state, "--kv-cache-bytes", arg, 1, INT64_MAX / 2,
                            &args->options.kv_cache_bytes);
+    case KEY_WEIGHT_CACHE:
+        return di_args_i64(state, "--weight-cache", arg, 1, INT64_MAX / 4,
+                           &args->options.weight_cache);
     case KEY_KERNEL:
         return add_kernel(state, args, arg);
     default:

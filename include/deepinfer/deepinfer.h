@@ -67,13 +67,16 @@ DI_API const char *di_version(void); /* "0.1.0" */
 typedef struct di_options {
     /* Everything 0 or NULL means: the DEEPINFER_* environment variable if set, else the default.
      * `deepinfer config` prints the effective values; docs/options.md lists them. */
-    const char *accelerator;  /* "cpu" (default), "nvidia"; anything else is refused */
-    int n_threads;            /* CPU worker threads; default: the CPUs this process may run on */
-    int max_step_tokens;      /* most tokens of one forward pass = the prefill chunk; default 512 */
-    int64_t max_context_len;  /* tokens a sequence may have; default: the config's limit */
-    int max_seqs;             /* most sequences running at once; default 256 */
-    int64_t kv_cache_bytes;   /* KV-cache budget; default: an eighth of this machine's memory, and
-                                 room for one sequence of max_context_len in any case */
+    const char *accelerator; /* "cpu" (default), "nvidia"; anything else is refused */
+    int n_threads;           /* CPU worker threads; default: the CPUs this process may run on */
+    int max_step_tokens;     /* most tokens of one forward pass = the prefill chunk; default 512 */
+    int64_t max_context_len; /* tokens a sequence may have; default: the config's limit */
+    int max_seqs;            /* most sequences running at once; default 256 */
+    int64_t kv_cache_bytes;  /* KV-cache budget; default: an eighth of this machine's memory, and
+                                room for one sequence of max_context_len in any case */
+    int64_t weight_cache;    /* bytes for routed experts, which then are read from the files as they
+                                are wanted; default: none, they are read in place from the mapped
+                                files and the system decides what stays in memory */
     const char *prefix_cache; /* "exact" (default): a prompt's beginning that was computed before is
                                  not computed again, with equal bits; "replay": more hits, whose
                                  window is rebuilt approximately; "off" */
@@ -274,9 +277,13 @@ typedef struct di_engine_stats {
     uint64_t wasted_rows; /* rows of sequences that had ended when they ran */
     uint64_t n_preemptions;
     uint64_t kv_blocks_used, kv_blocks_cached, kv_blocks_free; /* over all groups */
-    uint64_t idle_ns;     /* the device waited for the scheduler */
-    uint64_t busy_ns;     /* the device computed */
-    uint64_t schedule_ns; /* the host scheduled and committed */
+    uint64_t expert_hits, expert_misses; /* experts that a layer of a pass found in memory, or had
+                                            to read (without a weight cache: to ask for) */
+    uint64_t weight_bytes_read;          /* into the weight cache; without one, by the process */
+    uint64_t weight_wait_ns;             /* passes waited for the weight cache */
+    uint64_t idle_ns;                    /* the device waited for the scheduler */
+    uint64_t busy_ns;                    /* the device computed */
+    uint64_t schedule_ns;                /* the host scheduled and committed */
 } di_engine_stats;
 
 DI_API void di_engine_get_stats(di_engine *engine, di_engine_stats *out);

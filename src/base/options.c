@@ -77,6 +77,16 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                   .help =
                                       "KV-cache budget; one sequence of max_context_len fits in "
                                       "any case"},
+    [DI_OPTION_WEIGHT_CACHE] = {.name = "weight_cache",
+                                .env = "DEEPINFER_WEIGHT_CACHE",
+                                .type = DI_OPTION_INT64,
+                                .offset = offsetof(di_options, weight_cache),
+                                .min = 1,
+                                .max = INT64_MAX / 4,
+                                .default_text = "none",
+                                .help =
+                                    "bytes of memory for experts that are read from disk as they "
+                                    "are wanted; without it the system's page cache decides"},
     [DI_OPTION_PREFIX_CACHE] = {.name = "prefix_cache",
                                 .env = "DEEPINFER_PREFIX_CACHE",
                                 .type = DI_OPTION_ENUM,
@@ -360,6 +370,7 @@ di_status di_options_resolve(const di_options *given, di_effective_options *out)
         .max_context_len = value[DI_OPTION_MAX_CONTEXT_LEN].number,
         .max_seqs = (int)value[DI_OPTION_MAX_SEQS].number,
         .kv_cache_bytes = value[DI_OPTION_KV_CACHE_BYTES].number,
+        .weight_cache = value[DI_OPTION_WEIGHT_CACHE].number,
         .prefix_cache = value[DI_OPTION_PREFIX_CACHE].text,
         .is_async = is_on(&value[DI_OPTION_ASYNC_SCHEDULING]),
         .is_batch_invariant = is_on(&value[DI_OPTION_BATCH_INVARIANT]),

@@ -68,14 +68,17 @@ di_status di_memplan_compute(const di_config *config, const di_effective_options
                                                   plan.context_len, options->n_threads);
     plan.logits_bytes =
         4 * config->vocab_size * di_min_i64(options->max_seqs, options->max_step_tokens);
-    plan.total_bytes = plan.kv_total_bytes + plan.scratch_bytes + plan.logits_bytes;
+    plan.weight_cache_bytes = options->weight_cache;
+    plan.total_bytes =
+        plan.kv_total_bytes + plan.scratch_bytes + plan.logits_bytes + plan.weight_cache_bytes;
     if (plan.total_bytes > machine_bytes())
         return di_fail(DI_ERR_MEMORY,
-                       "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld), found "
-                       "%lld on this machine; lower kv_cache_bytes, max_context_len or "
-                       "max_step_tokens",
+                       "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld, weight "
+                       "cache %lld), found %lld on this machine; lower kv_cache_bytes, "
+                       "max_context_len, max_step_tokens or weight_cache",
                        (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
-                       (long long)plan.scratch_bytes, (long long)machine_bytes());
+                       (long long)plan.scratch_bytes, (long long)plan.weight_cache_bytes,
+                       (long long)machine_bytes());
     *out = plan;
     return DI_OK;
 }
@@ -114,6 +117,8 @@ di_status di_memplan_print(const di_config *config, const di_options *options, F
     }
     print_row(out, "step memory", plan.scratch_bytes);
     print_row(out, "logits", plan.logits_bytes);
+    if (plan.weight_cache_bytes)
+        print_row(out, "weight cache", plan.weight_cache_bytes);
     print_row(out, "total beside the mapped weights", plan.total_bytes);
     return DI_OK;
 }

@@ -13,17 +13,19 @@ di_status di_runner_init(const di_model *model, const di_options *options, di_ru
     di_plan_init(&mask, r.options.is_batch_invariant, &r.plan);
     DI_TRY(di_memplan_compute(&model->config, &r.options, &r.memplan));
     DI_TRY(di_pool_create(r.options.n_threads, &r.pool));
-    const di_status status = di_kv_cache_init(&model->config, r.memplan.kv_blocks, &r.kv);
-    if (status != DI_OK) {
-        di_pool_destroy(r.pool);
-        return status;
-    }
-    *out = r;
-    return DI_OK;
+    di_status status = di_kv_cache_init(&model->config, r.memplan.kv_blocks, &r.kv);
+    if (status == DI_OK && model->weights)
+        status = di_weight_source_open(model->weights, r.options.weight_cache, &r.source);
+    if (status == DI_OK)
+        *out = r;
+    else
+        di_runner_free(&r);
+    return status;
 }
 
 void di_runner_free(di_runner *runner)
 {
+    di_weight_source_close(runner->source);
     di_pool_destroy(runner->pool);
     di_kv_cache_free(&runner->kv);
     di_arena_free(&runner->scratch);
@@ -84,6 +86,7 @@ di_status di_runner_execute(di_runner *runner, const di_batch *batch, const di_o
         .batch = batch,
         .arena = &runner->scratch,
         .observer = observer,
+        .source = runner->source,
     };
     DI_TRY(runner->forward(&pass, rows));
     *logits = rows;

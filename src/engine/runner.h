@@ -20,6 +20,7 @@ typedef struct di_runner {
     di_plan plan;
     di_pool *pool;
     di_kv_cache kv;
+    di_weight_source *source;
     di_arena scratch; /* reset before each pass */
     di_forward_fn forward;
 } di_runner;

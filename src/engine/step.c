@@ -164,6 +164,12 @@ static void update_stats(di_engine *engine)
     s->n_preemptions = sched->n_preemptions;
     s->cached_prompt_tokens = sched->cached_tokens;
     s->replayed_tokens = sched->replayed_tokens;
+    di_weight_stats weights;
+    di_weight_source_get_stats(engine->runner.source, &weights);
+    s->expert_hits = weights.n_hits;
+    s->expert_misses = weights.n_misses;
+    s->weight_bytes_read = weights.bytes_read;
+    s->weight_wait_ns = weights.wait_ns;
     s->kv_blocks_used = s->kv_blocks_cached = s->kv_blocks_free = 0;
     for (int g = 0; g < engine->runner.kv.layout.n_groups; g++) {
         const di_block_pool *pool = &engine->runner.kv.pools[g];

@@ -155,6 +155,8 @@ di_status di_forward_begin(di_pass *pass)
     DI_TRY(di_rope_angles_init(pass, net->rope_compressed, b->positions, n, &pass->compressed));
     for (int64_t row = 0; row < n; row++)
         pass->pre[row * hc] = 1.0f;
+    di_weight_source_begin(pass->source);
+    DI_TRY(di_engram_hash_rows(pass));
     const di_embed_args embed = {.table = net->weights->embed.data,
                                  .token_ids = b->token_ids,
                                  .h = pass->h,

@@ -10,6 +10,7 @@
 #include "kv/cache.h"
 #include "model/network.h"
 #include "model/plan.h"
+#include "weights/weight_source.h"
 
 typedef struct di_pass di_pass;
 
@@ -39,6 +40,7 @@ struct di_pass {
     const di_batch *batch;
     di_arena *arena;
     const di_observer *observer; /* may be NULL */
+    di_weight_source *source;    /* of experts and Engram rows; NULL: all are in memory */
 
     di_bf16 *h;                               /* [n_rows, hc, hidden]: the residual streams */
     float *pre;                               /* [n_rows, hc]: the running collapse weights */
@@ -49,7 +51,8 @@ struct di_pass {
     int32_t *topk, *topk_counts; /* [n_rows, index_topk], [n_rows]: of the last index source */
     uint8_t *candidates;         /* [n_rows, candidate_stride], or NULL before its source */
     int64_t candidate_stride;
-    void *worker_scratch; /* [n_threads]: for one kernel at a time */
+    int64_t *engram_rows[DI_MAX_ENGRAM_LAYERS]; /* [n_rows, columns]: of each Engram layer */
+    void *worker_scratch;                       /* [n_threads]: for one kernel at a time */
     int64_t worker_scratch_bytes;
 };
 

@@ -66,7 +66,9 @@ DI_WARN_UNUSED di_status di_index_begin_candidates(di_pass *pass);
 /* moe.c */
 DI_WARN_UNUSED di_status di_moe(di_pass *pass, const di_layer_weights *w, const di_bf16 *x,
                                 int64_t n_experts_per_tok, di_bf16 *y);
-/* engram.c: updates h. */
+/* engram.c: the pass's table rows of all Engram layers, asked for ahead; then one layer's update of
+ * h. */
+DI_WARN_UNUSED di_status di_engram_hash_rows(di_pass *pass);
 DI_WARN_UNUSED di_status di_engram(di_pass *pass, int layer);
 
 #endif

@@ -72,31 +72,37 @@ static di_status sort_by_expert(di_pass *pass, int64_t n_experts, int64_t k, con
     return DI_OK;
 }
 
-/* One of w1, w2, w3 (by its offset in di_expert_weights) of every active expert. */
-static di_status expert_linear(di_pass *pass, const di_layer_weights *w, const dispatch *d,
-                               size_t which, di_rows x, di_bf16 **y)
+/* Some of the active experts, those that are in memory together, and their assignments. */
+typedef struct expert_round {
+    const di_expert_weights **experts; /* [n_experts] */
+    int32_t *begin;                    /* [n_experts + 1]: from the round's first assignment on */
+    int64_t n_experts, first, n;       /* assignments first .. first + n - 1 of the pass */
+} expert_round;
+
+/* One of w1, w2, w3 (by its offset in di_expert_weights) of a round's experts. y is that of the
+ * round's first assignment, as x is if rows is NULL. */
+static di_status expert_linear(di_pass *pass, const expert_round *r, size_t which, di_rows x,
+                               const int32_t *rows, di_bf16 *y)
 {
     const di_qweight **list;
-    DI_TRY(DI_PASS_NEW(pass, d->n_active, &list));
-    for (int64_t i = 0; i < d->n_active; i++)
-        list[i] = (const di_qweight *)((const char *)&w->experts[d->active[i]] + which);
-    const int64_t n_out = list[0]->n_out;
-    DI_TRY(DI_PASS_NEW(pass, d->n * n_out, y));
+    DI_TRY(DI_PASS_NEW(pass, r->n_experts, &list));
+    for (int64_t i = 0; i < r->n_experts; i++)
+        list[i] = (const di_qweight *)((const char *)r->experts[i] + which);
     const di_grouped_gemm_args args = {
         .x = x.data,
         .x_stride = x.stride,
-        .rows = which == offsetof(di_expert_weights, w2) ? NULL : d->rows,
+        .rows = rows,
         .weights = list,
-        .expert_begin = d->expert_begin,
-        .y = *y,
-        .n_active = d->n_active,
-        .n = n_out,
+        .expert_begin = r->begin,
+        .y = y,
+        .n_active = r->n_experts,
+        .n = list[0]->n_out,
         .k = list[0]->n_in,
         .scratch = pass->worker_scratch,
         .scratch_stride = pass->worker_scratch_bytes,
     };
-    di_run(pass, DI_OP_grouped_gemm_f4, &args, d->n_active * n_out,
-           (d->n + d->n_active - 1) / d->n_active * args.k);
+    di_run(pass, DI_OP_grouped_gemm_f4, &args, args.n_active * args.n,
+           (r->n + r->n_experts - 1) / r->n_experts * args.k);
     return DI_OK;
 }
 
@@ -127,29 +133,83 @@ static di_status shared_expert(di_pass *pass, const di_expert_weights *w, di_row
     return DI_OK;
 }
 
+/* What the routed experts compute in: [assignments, ...] */
+typedef struct routed_rows {
+    di_bf16 *gate, *up; /* [d->n, moe_intermediate] */
+    di_bf16 *y;         /* [d->n, hidden] */
+} routed_rows;
+
+static di_status run_round(di_pass *pass, const dispatch *d, const expert_round *r, di_rows xq,
+                           const routed_rows *out)
+{
+    const int64_t inter = pass->network->config->moe_intermediate_size;
+    di_bf16 *gate = out->gate + r->first * inter, *up = out->up + r->first * inter;
+    const int32_t *rows = d->rows + r->first;
+    di_rows v;
+    DI_TRY(expert_linear(pass, r, offsetof(di_expert_weights, w1), xq, rows, gate));
+    DI_TRY(expert_linear(pass, r, offsetof(di_expert_weights, w3), xq, rows, up));
+    swiglu(pass, gate, up, d->weights + r->first, r->n);
+    DI_TRY(di_quantize_rows(pass, gate, r->n, inter, &v));
+    return expert_linear(pass, r, offsetof(di_expert_weights, w2), v, NULL,
+                         out->y + r->first * pass->network->config->hidden_size);
+}
+
+/* The active experts from `at` on that are in memory: at least one. */
+static di_status begin_round(di_pass *pass, const di_layer_weights *w, const dispatch *d,
+                             int64_t at, expert_round *r)
+{
+    DI_TRY(di_weight_source_acquire(pass->source, w, d->active + at, d->n_active - at, r->experts,
+                                    &r->n_experts));
+    r->first = d->expert_begin[at];
+    r->n = d->expert_begin[at + r->n_experts] - r->first;
+    for (int64_t i = 0; i <= r->n_experts; i++)
+        r->begin[i] = d->expert_begin[at + i] - (int32_t)r->first;
+    return DI_OK;
+}
+
+/* The routed experts' outputs, in as many rounds as memory wants: a row's bits do not depend on
+ * them. */
+static di_status routed_experts(di_pass *pass, const di_layer_weights *w, const dispatch *d,
+                                di_rows xq, const routed_rows *out)
+{
+    expert_round r;
+    DI_TRY(DI_PASS_NEW(pass, d->n_active, &r.experts));
+    DI_TRY(DI_PASS_NEW(pass, d->n_active + 1, &r.begin));
+    for (int64_t at = 0; at < d->n_active; at += r.n_experts) {
+        const di_arena_mark mark = di_arena_save(pass->arena);
+        DI_TRY(begin_round(pass, w, d, at, &r));
+        DI_TRY(run_round(pass, d, &r, xq, out));
+        di_weight_source_release(pass->source, w, d->active + at, r.n_experts);
+        di_arena_rewind(pass->arena, mark);
+    }
+    return DI_OK;
+}
+
 di_status di_moe(di_pass *pass, const di_layer_weights *w, const di_bf16 *x, int64_t k, di_bf16 *y)
 {
-    const int64_t n = pass->batch->n_rows, dim = pass->network->config->hidden_size;
+    const di_config *c = pass->network->config;
+    const int64_t dim = c->hidden_size;
     int32_t *experts;
     float *weights;
     dispatch d;
-    di_rows xq, v;
-    di_bf16 *gate, *up, *routed, *shared;
+    di_rows xq;
+    di_bf16 *shared;
+    routed_rows routed;
     DI_TRY(route(pass, w, x, k, &experts, &weights));
     DI_TRY(sort_by_expert(pass, w->n_experts, k, experts, weights, &d));
-    DI_TRY(di_quantize_rows(pass, x, n, dim, &xq));
-    DI_TRY(expert_linear(pass, w, &d, offsetof(di_expert_weights, w1), xq, &gate));
-    DI_TRY(expert_linear(pass, w, &d, offsetof(di_expert_weights, w3), xq, &up));
-    swiglu(pass, gate, up, d.weights, d.n);
-    DI_TRY(di_quantize_rows(pass, gate, d.n, w->experts[0].w1.n_out, &v));
-    DI_TRY(expert_linear(pass, w, &d, offsetof(di_expert_weights, w2), v, &routed));
-    DI_TRY(shared_expert(pass, &w->shared, xq, &shared));
-    const di_moe_combine_args combine = {.routed = routed,
+    di_weight_source_ask(pass->source, w, d.active, d.n_active);
+    DI_TRY(di_quantize_rows(pass, x, pass->batch->n_rows, dim, &xq));
+    DI_TRY(shared_expert(pass, &w->shared, xq, &shared)); /* while the routed ones are read */
+    DI_TRY(DI_PASS_NEW(pass, d.n * c->moe_intermediate_size, &routed.gate));
+    DI_TRY(DI_PASS_NEW(pass, d.n * c->moe_intermediate_size, &routed.up));
+    DI_TRY(DI_PASS_NEW(pass, d.n * dim, &routed.y));
+    DI_TRY(routed_experts(pass, w, &d, xq, &routed));
+    const di_moe_combine_args combine = {.routed = routed.y,
                                          .assignments = d.assignments,
                                          .shared = shared,
                                          .y = y,
                                          .dim = dim,
                                          .k = k};
-    di_run(pass, DI_OP_moe_combine, &combine, n, k * dim);
+    di_run(pass, DI_OP_moe_combine, &combine, pass->batch->n_rows, k * dim);
     return DI_OK;
 }

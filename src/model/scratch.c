@@ -14,6 +14,18 @@ static int64_t rope_bytes(const di_config *c, int64_t n)
     return 2 * room(n * (c->rope_dim / 2), 4);
 }
 
+static int64_t engram_columns(const di_config *c)
+{
+    return (int64_t)(c->engram_max_ngram_size - 1) * c->engram_n_heads;
+}
+
+static int64_t hash_bytes(const di_config *c, int64_t n)
+{
+    if (c->n_engram_layers == 0)
+        return 0;
+    return room(n, sizeof(int32_t *)) + c->n_engram_layers * room(n * engram_columns(c), 8);
+}
+
 static int64_t begin_bytes(const di_config *c, int64_t n, int n_threads)
 {
     return room(n * c->hc_mult * c->hidden_size, 2) + /* h */
@@ -22,7 +34,7 @@ static int64_t begin_bytes(const di_config *c, int64_t n, int n_threads)
            room(n * c->index_topk, 4) +               /* topk */
            room(di_worker_scratch_bytes(c) * n_threads, 1) +
            DI_MAX_KV_GROUPS * room(n, sizeof(int32_t *)) + /* tables */
-           2 * rope_bytes(c, n);
+           2 * rope_bytes(c, n) + hash_bytes(c, n);
 }
 
 static int64_t candidate_bytes(const di_config *c, int64_t n, int64_t context_len)
@@ -77,10 +89,12 @@ static int64_t moe_bytes(const di_config *c, int64_t n)
 {
     const int64_t experts = c->n_routed_experts, inter = c->moe_intermediate_size;
     const int64_t assignments = n * c->n_experts_per_tok;
-    return 2 * room(n * experts, 4) + 2 * room(assignments, 4) +        /* routing */
-           3 * room(experts + 1, 4) + 3 * room(assignments, 4) +        /* dispatch */
-           3 * room(di_min_i64(experts, assignments), sizeof(void *)) + /* weight lists */
-           2 * room(n * c->hidden_size, 2) + /* rounded input, shared output */
+    const int64_t active = di_min_i64(experts, assignments);
+    return 2 * room(n * experts, 4) + 2 * room(assignments, 4) + /* routing */
+           3 * room(experts + 1, 4) + 3 * room(assignments, 4) + /* dispatch */
+           room(active, sizeof(void *)) + room(active + 1, 4) +  /* a round's experts */
+           3 * room(active, sizeof(void *)) +                    /* their weight lists */
+           2 * room(n * c->hidden_size, 2) +                     /* rounded input, shared output */
            3 * room(assignments * inter, 2) + room(assignments * c->hidden_size, 2) +
            3 * room(n * inter, 2); /* gate, up, rounded: shared expert */
 }
@@ -89,9 +103,7 @@ static int64_t engram_bytes(const di_config *c, int64_t n)
 {
     if (c->n_engram_layers == 0)
         return 0;
-    const int64_t columns = (int64_t)(c->engram_max_ngram_size - 1) * c->engram_n_heads;
-    return room(n, sizeof(int32_t *)) + room(n * columns, 8) +
-           2 * room(n * columns * c->engram_head_dim, 2) +
+    return 2 * room(n * engram_columns(c) * c->engram_head_dim, 2) +
            room(n * (c->hc_mult + 1) * c->hidden_size, 2);
 }
 
