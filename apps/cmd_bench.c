@@ -213,12 +213,108 @@ static di_exit bench_kernels(int argc, char **argv)
     return code;
 }
 
+/* -------------------------------------------------------------------------------------- layers */
+
+typedef struct layers_args {
+    shared_args shared;
+    di_bench_layers_options bench;
+    int64_t batches[MAX_COUNTS], contexts[MAX_COUNTS];
+} layers_args;
+
+enum {
+    KEY_LAYERS = 0x700,
+    KEY_BATCH,
+    KEY_CONTEXT,
+    KEY_PREFILL,
+    KEY_EXPERTS,
+    KEY_N_THREADS,
+    KEY_STEP_SECONDS,
+    KEY_CEILING_BYTES
+};
+
+static const struct argp_option layers_options[] = {
+    {"layers", KEY_LAYERS, "N", 0, "layers to run; default 2"},
+    {"batch", KEY_BATCH, "LIST", 0,
+     "sequences that decode together, with commas; default 1,16; at most 256"},
+    {"context", KEY_CONTEXT, "LIST", 0, "tokens before the decoded ones; default 4096"},
+    {"prefill", KEY_PREFILL, "P", 0, "also a pass of P tokens; default: none"},
+    {"experts", KEY_EXPERTS, "N", 0,
+     "distinct routed experts in memory, which the layers share; default: by the caches' size"},
+    {"threads", KEY_N_THREADS, "N", 0, "CPU threads; default: all CPUs of this process"},
+    {"seconds", KEY_STEP_SECONDS, "S", 0, "for each batch at each context; default 3"},
+    {"memory-bytes", KEY_CEILING_BYTES, "N", 0,
+     "memory that the ceiling reads; default: four times the last cache"},
+    {NULL},
+};
+
+static error_t parse_layers(int key, char *arg, struct argp_state *state)
+{
+    layers_args *args = state->input;
+    int64_t value = 0;
+    error_t error;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->shared;
+        return 0;
+    case KEY_LAYERS:
+        error = di_args_i64(state, "--layers", arg, 1, 512, &value);
+        args->bench.n_layers = (int)value;
+        return error;
+    case KEY_BATCH:
+        return parse_list(state, "--batch", arg, DI_BENCH_MAX_BATCH, args->batches,
+                          &args->bench.n_batches);
+    case KEY_CONTEXT:
+        return parse_list(state, "--context", arg, INT32_MAX, args->contexts,
+                          &args->bench.n_contexts);
+    case KEY_PREFILL:
+        return di_args_i64(state, "--prefill", arg, 1, 65536, &args->bench.prefill);
+    case KEY_EXPERTS:
+        return di_args_i64(state, "--experts", arg, 1, INT32_MAX, &args->bench.n_experts);
+    case KEY_N_THREADS:
+        error = di_args_i64(state, "--threads", arg, 1, 4096, &value);
+        args->shared.options.n_threads = (int)value;
+        return error;
+    case KEY_STEP_SECONDS:
+        return parse_seconds(state, arg, &args->bench.seconds);
+    case KEY_CEILING_BYTES:
+        return di_args_i64(state, "--memory-bytes", arg, 1 << 20, INT64_C(1) << 40,
+                           &args->bench.memory_bytes);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child layers_children[] = {{&shared_argp, 0, "What to run:", 2}, {NULL}};
+
+static const struct argp layers_argp = {
+    .options = layers_options,
+    .parser = parse_layers,
+    .doc = "Times decode and prefill through layers of the released model's shape, with synthetic "
+           "weights in memory and random entries in the KV cache: the real forward pass, operation "
+           "by operation, what the machine would allow, and what follows for the whole model.",
+    .children = layers_children,
+};
+
+static di_exit bench_layers(int argc, char **argv)
+{
+    layers_args args = {.bench.go_on = go_on};
+    di_exit code = DI_EXIT_OK;
+    if (di_args_parse(&layers_argp, 0, argc, argv, &args, &code)) {
+        args.bench.config = args.shared.config;
+        args.bench.batches = args.batches;
+        args.bench.contexts = args.contexts;
+        code = finish(di_bench_layers(&args.shared.options, &args.bench, stdout));
+    }
+    free(args.shared.kernels);
+    return code;
+}
+
 /* ---------------------------------------------------------------------------------- the command */
 
 static const struct benchmark {
     const char *name;
     di_exit (*run)(int argc, char **argv);
-} benchmarks[] = {{"kernels", bench_kernels}};
+} benchmarks[] = {{"kernels", bench_kernels}, {"layers", bench_layers}};
 
 static di_exit help(const char *name, FILE *out, di_exit code)
 {

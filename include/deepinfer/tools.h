@@ -214,6 +214,29 @@ typedef struct di_bench_kernels_options {
 DI_API di_status di_bench_kernels(const di_options *options, const di_bench_kernels_options *bench,
                                   FILE *out);
 
+enum { DI_BENCH_MAX_BATCH = 256 };
+
+typedef struct di_bench_layers_options {
+    int n_layers;              /* of the model's; 0 = 2 */
+    const int64_t *batches;    /* sequences that decode together, 1 to DI_BENCH_MAX_BATCH */
+    size_t n_batches;          /* 0: 1 and 16 */
+    const int64_t *contexts;   /* tokens before the decoded ones */
+    size_t n_contexts;         /* 0: 4096 */
+    int64_t prefill;           /* tokens to prefill in one pass after each context; 0 = none */
+    int64_t n_experts;         /* distinct routed experts in memory; 0: by the caches' size */
+    const char *config;        /* a config.json whose shape to run; NULL: the released model's */
+    double seconds;            /* for each batch at each context; 0 = 3 */
+    int64_t memory_bytes;      /* for the memory's ceiling; 0: four times the last cache */
+    bool (*go_on)(void *user); /* asked between steps; false: DI_ERR_CANCELLED. NULL: go on */
+    void *user;
+} di_bench_layers_options;
+
+/* Times decode and prefill through layers of the model's shape with synthetic weights, operation by
+ * operation, and what follows for the whole model (docs/benchmarks.md). bench may be NULL. Not to
+ * be called from two threads at once. */
+DI_API di_status di_bench_layers(const di_options *options, const di_bench_layers_options *bench,
+                                 FILE *out);
+
 /* Every kernel candidate of every operation, the chosen one starred. */
 DI_API di_status di_print_kernels(const di_options *options, FILE *out);
 /* The effective options and where each comes from (option, environment, default). */

@@ -78,7 +78,7 @@ di_status di_bench_f32(di_bench_cases *b, int64_t n, float **out)
 
 /* ----------------------------------------------------------------------------------- weights */
 
-typedef void (*fill_fn)(uint8_t *out, int64_t bytes);
+typedef void (*fill_fn)(uint8_t *out, int64_t bytes, uint64_t seed);
 
 /* Memory of at least `bytes`; one that is there and too small is made anew. */
 static di_status provide(di_bench_cases *b, di_bench_memory *memory, int64_t bytes, fill_fn fill)
@@ -88,7 +88,7 @@ static di_status provide(di_bench_cases *b, di_bench_memory *memory, int64_t byt
     di_bench_memory_free(memory);
     DI_TRY(di_bench_memory_new(bytes, b->pages, memory));
     if (!b->is_dry)
-        fill(memory->data, bytes);
+        fill(memory->data, bytes, 0);
     return DI_OK;
 }
 
@@ -117,8 +117,8 @@ static void fill_store(const di_paged *p, uint8_t *data, int64_t n_blocks, bool 
     const fill_fn fill_scales = is_q4kv ? di_bench_fill_e4m3 : di_bench_fill_scales;
     for (int64_t i = 0; i < n_blocks; i++) {
         uint8_t *block = data + i * p->block_bytes;
-        fill_codes(block, code_bytes);
-        fill_scales(block + code_bytes, scale_bytes);
+        fill_codes(block, code_bytes, (uint64_t)i);
+        fill_scales(block + code_bytes, scale_bytes, (uint64_t)i);
     }
 }
 

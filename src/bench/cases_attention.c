@@ -95,9 +95,9 @@ static di_status make_window(di_bench_cases *b, di_paged *window, int64_t *n_blo
     DI_TRY(DI_BENCH_NEW(b, *n_blocks * window->block_bytes, &data));
     for (int64_t i = 0; i < *n_blocks; i++) {
         uint8_t *block = data + i * window->block_bytes;
-        di_bench_fill_weights(block, window->scales_offset);
+        di_bench_fill_weights(block, window->scales_offset, (uint64_t)i);
         di_bench_fill_scales(block + window->scales_offset,
-                             window->block_bytes - window->scales_offset);
+                             window->block_bytes - window->scales_offset, (uint64_t)i);
     }
     window->data = data;
     return DI_OK;

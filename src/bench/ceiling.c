@@ -63,13 +63,13 @@ static int64_t cache_part_bytes(void)
     return bytes;
 }
 
-/* Seconds of the fastest run of n_items, over about `seconds`. */
+/* Seconds of the fastest run of n_items, over about `seconds`, and of at least `least`. */
 static double fastest_run(di_pool *pool, di_range_fn fn, const di_ceiling_args *args,
-                          int64_t n_items, double seconds)
+                          int64_t n_items, int least, double seconds)
 {
     double best = 0.0;
     const int64_t end = di_clock_ns() + (int64_t)(seconds * 1e9);
-    for (int runs = 0; runs < 3 || di_clock_ns() < end; runs++) {
+    for (int runs = 0; runs < least || di_clock_ns() < end; runs++) {
         const int64_t began = di_clock_ns();
         di_pool_run(pool, fn, args, n_items);
         const double s = (double)(di_clock_ns() - began) * 1e-9;
@@ -103,6 +103,9 @@ static void take(di_ceilings *out, di_ceiling ceiling, di_isa isa, double rate)
     out->isa[ceiling] = isa;
 }
 
+/* A run through memory is long, and other work on the machine slows it down most. */
+enum { MEMORY_RUNS = 8 };
+
 static void measure_read(di_pool *pool, const loop *l, double seconds, const di_bench_memory *large,
                          const di_bench_memory *small, uint64_t *sink, di_ceilings *out)
 {
@@ -112,7 +115,7 @@ static void measure_read(di_pool *pool, const loop *l, double seconds, const di_
     for (int i = 0; i < 2; i++) {
         const int64_t n = memories[i]->bytes / DI_CEILING_CHUNK;
         const di_ceiling_args args = {.data = memories[i]->data, .sink = sink};
-        const double s = fastest_run(pool, l->fn, &args, n, seconds);
+        const double s = fastest_run(pool, l->fn, &args, n, MEMORY_RUNS, seconds);
         take(out, ceilings[i], l->isa, (double)(n * DI_CEILING_CHUNK) / s);
     }
     di_ceiling_args args = {.data = large->data, .sink = sink};
@@ -123,7 +126,7 @@ static void measure_read(di_pool *pool, const loop *l, double seconds, const di_
     args.part_bytes = n_chunks * DI_CEILING_CHUNK;
     args.chunk_mask = n_chunks - 1;
     const int64_t n = items_for(pool, l->fn, &args, seconds);
-    const double s = fastest_run(pool, l->fn, &args, n, seconds);
+    const double s = fastest_run(pool, l->fn, &args, n, 3, seconds);
     take(out, DI_CEILING_CACHE, l->isa, (double)(n * DI_CEILING_CHUNK) / s);
 }
 
@@ -132,7 +135,7 @@ static void measure_peak(di_pool *pool, const loop *l, double seconds, uint64_t 
 {
     const di_ceiling_args args = {.sink = sink};
     const int64_t n = items_for(pool, l->fn, &args, seconds);
-    const double s = fastest_run(pool, l->fn, &args, n, seconds);
+    const double s = fastest_run(pool, l->fn, &args, n, 3, seconds);
     take(out, l->ceiling, l->isa, (double)n * (double)l->ops * DI_CEILING_ROUNDS / s);
 }
 
@@ -164,4 +167,38 @@ di_status di_ceilings_measure(di_pool *pool, double seconds, const di_bench_memo
             measure_peak(pool, &loops[i], seconds, sink, out);
     free(sink);
     return DI_OK;
+}
+
+static void print_line(const di_ceilings *c, FILE *out)
+{
+    fprintf(out, "ceilings, %d thread%s:", c->n_threads, c->n_threads == 1 ? "" : "s");
+    for (int i = 0; i < DI_N_CEILINGS; i++) {
+        if (c->rate[i] == 0.0)
+            continue;
+        const bool is_bytes = i <= (int)DI_CEILING_CACHE;
+        fprintf(out, "%s %s %.1f %s", i ? "," : "", di_ceiling_name((di_ceiling)i),
+                c->rate[i] * 1e-9, is_bytes ? "GB/s" : "Gop/s");
+    }
+    fputc('\n', out);
+}
+
+di_status di_ceilings_of_pools(di_pool *const *pools, int n, int64_t bytes, double seconds,
+                               FILE *out, di_ceilings *ceilings)
+{
+    di_bench_memory large = {.data = NULL}, small = {.data = NULL};
+    di_status status = di_bench_memory_new(bytes, DI_PAGES_LARGE, &large);
+    if (status == DI_OK)
+        status = di_bench_memory_new(bytes, DI_PAGES_SMALL, &small);
+    if (status == DI_OK) {
+        di_bench_fill_codes(large.data, bytes, 0);
+        di_bench_fill_codes(small.data, bytes, 0);
+    }
+    for (int i = 0; status == DI_OK && i < n; i++) {
+        status = di_ceilings_measure(pools[i], seconds, &large, &small, &ceilings[i]);
+        if (status == DI_OK)
+            print_line(&ceilings[i], out);
+    }
+    di_bench_memory_free(&large);
+    di_bench_memory_free(&small);
+    return status;
 }

@@ -7,6 +7,8 @@
 #ifndef DI_BENCH_CEILING_H
 #define DI_BENCH_CEILING_H
 
+#include <stdio.h>
+
 #include "base/cpu.h"
 #include "base/threads.h"
 #include "bench/memory.h"
@@ -37,6 +39,10 @@ const char *di_ceiling_name(di_ceiling ceiling);
 DI_WARN_UNUSED di_status di_ceilings_measure(di_pool *pool, double seconds,
                                              const di_bench_memory *large,
                                              const di_bench_memory *small, di_ceilings *out);
+
+/* The same with buffers of `bytes` of its own; prints a line of ceilings for each pool. */
+DI_WARN_UNUSED di_status di_ceilings_of_pools(di_pool *const *pools, int n, int64_t bytes,
+                                              double seconds, FILE *out, di_ceilings *ceilings);
 
 /* The loops: range functions over di_ceiling_args. A read's item is DI_CEILING_CHUNK bytes of data,
  * a peak's item DI_CEILING_ROUNDS rounds of its instructions. */

@@ -241,10 +241,9 @@ di_bench_cost di_bench_cost_of(di_op op, const void *args, int64_t n_rows)
     return costs[op](args, n_rows);
 }
 
-/* The fastest exact way to multiply on the kernel's level. Index scores are sums of products of
- * 4-bit codes and so exact in integers; VDPBF16PS has its own order of summation and half of FMA's
- * rate, and so bounds nothing. */
-static di_ceiling arithmetic(di_op op, di_isa level, const di_ceilings *c)
+/* Index scores are sums of products of 4-bit codes and so exact in integers; VDPBF16PS has its own
+ * order of summation and half of FMA's rate, and so bounds nothing. */
+di_ceiling di_bench_unit(di_op op, di_isa level, const di_ceilings *c)
 {
     const bool is_integer = op == DI_OP_index_logits;
     if (is_integer && level >= DI_ISA_AMX && c->rate[DI_CEILING_AMX_INT8] > 0.0)
@@ -256,15 +255,19 @@ static di_ceiling arithmetic(di_op op, di_isa level, const di_ceilings *c)
     return DI_CEILING_FMA;
 }
 
+double di_bench_memory_rate(const di_ceilings *c)
+{
+    const double large = c->rate[DI_CEILING_MEMORY];
+    const double small = c->rate[DI_CEILING_MEMORY_SMALL_PAGES];
+    return large > small ? large : small;
+}
+
 di_ceiling di_bench_bound(di_op op, const di_bench_cost *cost, di_isa level, const di_ceilings *c,
                           double *seconds)
 {
-    const double memory =
-        cost->memory_bytes / (c->rate[DI_CEILING_MEMORY] > c->rate[DI_CEILING_MEMORY_SMALL_PAGES]
-                                  ? c->rate[DI_CEILING_MEMORY]
-                                  : c->rate[DI_CEILING_MEMORY_SMALL_PAGES]);
+    const double memory = cost->memory_bytes / di_bench_memory_rate(c);
     const double cache = cost->cache_bytes / c->rate[DI_CEILING_CACHE];
-    const di_ceiling unit = arithmetic(op, level, c);
+    const di_ceiling unit = di_bench_unit(op, level, c);
     const double flops = cost->flops / c->rate[unit];
     if (memory >= cache && memory >= flops) {
         *seconds = memory;

@@ -14,8 +14,13 @@ typedef struct di_bench_cost {
 /* args: the operation's; n_rows: of the call, or assignments or groups, where args do not say. */
 di_bench_cost di_bench_cost_of(di_op op, const void *args, int64_t n_rows);
 
-/* The ceiling that bounds such a call of a kernel, and the seconds it allows; an infinite time is 0
- * seconds. `level` is the kernel's. */
+/* The fastest exact way to multiply that kernels of a level have for an operation. */
+di_ceiling di_bench_unit(di_op op, di_isa level, const di_ceilings *ceilings);
+/* The larger of the two memory ceilings. */
+double di_bench_memory_rate(const di_ceilings *ceilings);
+
+/* The ceiling that bounds such a call of a kernel, and the seconds it allows. `level` is the
+ * kernel's. */
 di_ceiling di_bench_bound(di_op op, const di_bench_cost *cost, di_isa level,
                           const di_ceilings *ceilings, double *seconds);
 

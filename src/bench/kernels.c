@@ -200,26 +200,6 @@ static di_status make_pools(runner *r, int n_threads)
     return DI_OK;
 }
 
-static di_status measure_ceilings(runner *r, int64_t bytes)
-{
-    di_bench_memory large = {.data = NULL}, small = {.data = NULL};
-    di_status status = di_bench_memory_new(bytes, DI_PAGES_LARGE, &large);
-    if (status == DI_OK)
-        status = di_bench_memory_new(bytes, DI_PAGES_SMALL, &small);
-    if (status == DI_OK) {
-        di_bench_fill_codes(large.data, bytes);
-        di_bench_fill_codes(small.data, bytes);
-    }
-    for (int i = 0; status == DI_OK && i < r->n_counts; i++) {
-        status = di_ceilings_measure(r->pools[i], r->seconds, &large, &small, &r->ceilings[i]);
-        if (status == DI_OK)
-            di_ceilings_print(&r->ceilings[i], r->out);
-    }
-    di_bench_memory_free(&large);
-    di_bench_memory_free(&small);
-    return status;
-}
-
 static di_status make_scratch(runner *r, di_bench_cases *cases, di_arena *arena)
 {
     char *scratch;
@@ -235,7 +215,8 @@ static di_status run_all(runner *r, di_bench_cases *cases, int only)
 {
     if (!r->options->is_list) {
         di_machine_print(r->out);
-        DI_TRY(measure_ceilings(r, cases->rotation_bytes));
+        DI_TRY(di_ceilings_of_pools(r->pools, r->n_counts, cases->rotation_bytes, r->seconds,
+                                    r->out, r->ceilings));
         fprintf(r->out,
                 "weights go through %.0f MiB; %%: of the bound, by median and by minimum\n\n"
                 "  %-16s %-32s %-10s %2s %11s %11s %8s %8s %6s %6s  %s\n",

@@ -49,16 +49,3 @@ void di_machine_print(FILE *out)
             di_isa_name(di_cpu_isa()), di_cpu_count(), sysconf(_SC_LEVEL2_CACHE_SIZE) / 1024,
             sysconf(_SC_LEVEL3_CACHE_SIZE) / MIB, gib);
 }
-
-void di_ceilings_print(const di_ceilings *c, FILE *out)
-{
-    fprintf(out, "ceilings, %d thread%s:", c->n_threads, c->n_threads == 1 ? "" : "s");
-    for (int i = 0; i < DI_N_CEILINGS; i++) {
-        if (c->rate[i] == 0.0)
-            continue;
-        const bool is_bytes = i <= (int)DI_CEILING_CACHE;
-        fprintf(out, "%s %s %.1f %s", i ? "," : "", di_ceiling_name((di_ceiling)i),
-                c->rate[i] * 1e-9, is_bytes ? "GB/s" : "Gop/s");
-    }
-    fputc('\n', out);
-}

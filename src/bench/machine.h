@@ -13,7 +13,4 @@ int64_t di_machine_last_cache_bytes(void);
 int64_t di_machine_rotation_bytes(void);
 /* One line: CPU, level, CPUs, caches, memory. */
 void di_machine_print(FILE *out);
-/* One line of ceilings. */
-void di_ceilings_print(const di_ceilings *ceilings, FILE *out);
-
 #endif

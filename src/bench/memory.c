@@ -48,33 +48,33 @@ static inline uint64_t next(stream *s)
 }
 
 /* (random & keep) | set, byte by byte. */
-static void fill(uint8_t *out, int64_t bytes, uint64_t keep, uint64_t set)
+static void fill(uint8_t *out, int64_t bytes, uint64_t seed, uint64_t keep, uint64_t set)
 {
-    stream s = {UINT64_C(0x9e3779b97f4a7c15)};
+    stream s = {(seed + 1) * UINT64_C(0x9e3779b97f4a7c15)}; /* not 0 */
     for (int64_t i = 0; i < bytes; i += 8) {
         const uint64_t x = (next(&s) & keep) | set;
         memcpy(out + i, &x, (size_t)di_min_i64(8, bytes - i));
     }
 }
 
-void di_bench_fill_weights(uint8_t *out, int64_t bytes)
+void di_bench_fill_weights(uint8_t *out, int64_t bytes, uint64_t seed)
 {
     /* Even bytes: sign, exponents 0x20 to 0x3f; odd ones, the upper halves of bf16 and fp32: sign,
      * 0x38 to 0x3f. */
-    fill(out, bytes, UINT64_C(0x879f879f879f879f), UINT64_C(0x3820382038203820));
+    fill(out, bytes, seed, UINT64_C(0x879f879f879f879f), UINT64_C(0x3820382038203820));
 }
 
-void di_bench_fill_scales(uint8_t *out, int64_t bytes)
+void di_bench_fill_scales(uint8_t *out, int64_t bytes, uint64_t seed)
 {
-    fill(out, bytes, UINT64_C(0x0101010101010101), UINT64_C(0x7878787878787878));
+    fill(out, bytes, seed, UINT64_C(0x0101010101010101), UINT64_C(0x7878787878787878));
 }
 
-void di_bench_fill_codes(uint8_t *out, int64_t bytes)
+void di_bench_fill_codes(uint8_t *out, int64_t bytes, uint64_t seed)
 {
-    fill(out, bytes, UINT64_MAX, 0);
+    fill(out, bytes, seed, UINT64_MAX, 0);
 }
 
-void di_bench_fill_e4m3(uint8_t *out, int64_t bytes)
+void di_bench_fill_e4m3(uint8_t *out, int64_t bytes, uint64_t seed)
 {
-    fill(out, bytes, UINT64_C(0x0f0f0f0f0f0f0f0f), UINT64_C(0x3030303030303030));
+    fill(out, bytes, seed, UINT64_C(0x0f0f0f0f0f0f0f0f), UINT64_C(0x3030303030303030));
 }

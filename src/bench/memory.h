@@ -23,14 +23,14 @@ DI_WARN_UNUSED di_status di_bench_memory_new(int64_t bytes, di_bench_pages pages
                                              di_bench_memory *out);
 void di_bench_memory_free(di_bench_memory *memory); /* zeroed is fine */
 
-/* Fillers, the same bytes every time. Values are normal and of moderate size in each format.
+/* Fillers, the same bytes for a seed. Values are normal and of moderate size in each format.
  *
  * weights  valid as e4m3 codes (magnitudes 2^-3 to 2), as e2m1 codes, as bf16 and as fp32 (2^-15 to
  * 2) scales   e8m0 codes of 2^-7 and 2^-6 codes    any bytes: e2m1 codes e4m3     positive e4m3
  * codes 0.25 to 2: scales of Q4kv entries */
-void di_bench_fill_weights(uint8_t *out, int64_t bytes);
-void di_bench_fill_scales(uint8_t *out, int64_t bytes);
-void di_bench_fill_codes(uint8_t *out, int64_t bytes);
-void di_bench_fill_e4m3(uint8_t *out, int64_t bytes);
+void di_bench_fill_weights(uint8_t *out, int64_t bytes, uint64_t seed);
+void di_bench_fill_scales(uint8_t *out, int64_t bytes, uint64_t seed);
+void di_bench_fill_codes(uint8_t *out, int64_t bytes, uint64_t seed);
+void di_bench_fill_e4m3(uint8_t *out, int64_t bytes, uint64_t seed);
 
 #endif

@@ -82,20 +82,34 @@ static di_status open_into(const char *dir, di_weights *w)
     return di_problems_status(&problems);
 }
 
-di_status di_weights_open(const char *dir, const di_config *config, di_weights **out)
+/* dir NULL: slots only. */
+static di_status make_weights(const char *dir, const di_config *config, di_weights **out)
 {
     di_weights *w = calloc(1, sizeof *w);
     if (!w)
         return di_fail_memory(sizeof *w, "the weights");
     w->config = *config;
     w->store = calloc(1, sizeof *w->store);
-    di_status status =
-        w->store ? open_into(dir, w) : di_fail_memory(sizeof *w->store, "the weights");
+    di_status status = DI_OK;
+    if (!w->store)
+        status = di_fail_memory(sizeof *w->store, "the weights");
+    else
+        status = dir ? open_into(dir, w) : make_slots(&w->store->arena, w);
     if (status == DI_OK)
         *out = w;
     else
         di_weights_close(w);
     return status;
+}
+
+di_status di_weights_open(const char *dir, const di_config *config, di_weights **out)
+{
+    return make_weights(dir, config, out);
+}
+
+di_status di_weights_new(const di_config *config, di_weights **out)
+{
+    return make_weights(NULL, config, out);
 }
 
 void di_weights_close(di_weights *weights)

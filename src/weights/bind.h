@@ -135,6 +135,9 @@ typedef struct di_weights {
  * one DI_ERR_INPUT that counts them and names the first few. Reads headers only. */
 DI_WARN_UNUSED di_status di_weights_open(const char *dir, const di_config *config,
                                          di_weights **out);
+/* The slots of everything a configuration asks for, bound to nothing: for weights that are in no
+ * file. Their user fills them in with di_weight_list. */
+DI_WARN_UNUSED di_status di_weights_new(const di_config *config, di_weights **out);
 void di_weights_close(di_weights *weights); /* NULL is fine */
 
 /* The opened files, di_safetensors [n] (weights/safetensors.h). */

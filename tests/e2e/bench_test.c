@@ -103,6 +103,71 @@ static void kernels_covers_every_operation(void **state)
     di_process_free(&process);
 }
 
+#define TINY_CONFIG DI_CLI_TINY "/config.json"
+
+/* The number behind `label` in `text`, which must be there. */
+static double number_after(const char *text, const char *label)
+{
+    const char *at = strstr(text, label);
+    double value = -1.0;
+    if (at == NULL || sscanf(at + strlen(label), "%lf", &value) != 1)
+        fail_msg("no number after \"%s\" in: %s", label, text);
+    return value;
+}
+
+static void layers_prints_where_the_time_goes(void **state)
+{
+    (void)state;
+    di_process process;
+    di_process_run_args(&process, "bench", "layers", "--config", TINY_CONFIG, "--layers", "5",
+                        "--batch", "1,3", "--context", "40,130", "--prefill", "33", "--threads",
+                        "2", SMALL);
+    expect(&process, 0);
+    assert_string_equal(process.err, "");
+    static const char *const runs[] = {
+        "\ndecode of batch 1 at context 40: ",    "\ndecode of batch 3 at context 40: ",
+        "\nprefill of 33 tokens at context 40: ", "\ndecode of batch 1 at context 130: ",
+        "\ndecode of batch 3 at context 130: ",   "\nprefill of 33 tokens at context 130: ",
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        const double step_ms = number_after(process.out, runs[i]);
+        const char *run = strstr(process.out, runs[i]);
+        assert_true(step_ms > 0.0);
+        /* Two Engram linears and those of five layers' attention and shared experts. */
+        assert_true(number_after(run, "\n    gemm_f8 ") >= 5.0 * (5.0 + 3.0));
+        assert_int_equal((int)number_after(run, "\n    grouped_gemm_f4 "), 15);
+        assert_int_equal((int)number_after(run, "\n    sparse_attention "), 5);
+        assert_true(number_after(run, "\n    outside: embedding, head ") > 0.0);
+        assert_true(number_after(run, "experts with rows: ") >= 3.0);
+        assert_true(number_after(run, "\n    10 layers: ") > 0.0);
+    }
+    const char *table = strstr(process.out, "\n    context  batch");
+    assert_non_null(table);
+    assert_non_null(strstr(table, "\n         40      1 "));
+    assert_non_null(strstr(table, "\n        130      3 "));
+    di_process_free(&process);
+}
+
+/* The layers that are run bring those along whose entries they read. */
+static void layers_are_picked_by_kind(void **state)
+{
+    (void)state;
+    di_process process;
+    di_process_run_args(&process, "bench", "layers", "--config", TINY_CONFIG, "--layers", "10",
+                        "--batch", "2", "--context", "7", "--threads", "1", SMALL);
+    expect(&process, 0);
+    assert_non_null(strstr(process.out, "\nmodel: layers 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 of 10,"));
+    assert_non_null(strstr(process.out, "engram"));
+    assert_null(strstr(process.out, "not of a measured kind"));
+    di_process_free(&process);
+    di_process_run_args(&process, "bench", "layers", "--config", TINY_CONFIG, "--layers", "2",
+                        "--batch", "2", "--context", "7", "--threads", "1", SMALL);
+    expect(&process, 0);
+    assert_non_null(strstr(process.out, "\nmodel: layers 6, 7 of 10,"));
+    assert_non_null(strstr(process.out, "not of a measured kind"));
+    di_process_free(&process);
+}
+
 static void mistakes(void **state)
 {
     (void)state;
@@ -123,13 +188,21 @@ static void mistakes(void **state)
         {{"bench", "kernels", "--memory-bytes", "5"}, 2, "--memory-bytes: '5'"},
         {{"bench", "kernels", "--config", "/missing"}, 3, "/missing"},
         {{"bench", "kernels", "x"}, 2, "unexpected argument 'x'"},
+        {{"bench", "layers", "--layers", "0"}, 2, "--layers: '0'"},
+        {{"bench", "layers", "--layers", "41"}, 2, "layers: found 41, wanted 1 to 40"},
+        {{"bench", "layers", "--batch", "1,257"}, 2, "--batch: '257'"},
+        {{"bench", "layers", "--context", "-1"}, 2, "--context: '-1'"},
+        {{"bench", "layers", "--prefill", "0"}, 2, "--prefill: '0'"},
+        {{"bench", "layers", "--config", TINY_CONFIG, "--context", "512"}, 2, "limit of 512"},
+        {{"bench", "layers", "--kernel", "rope=none"}, 2, "rope: found kernel \"none\""},
+        {{"bench", "layers", "--config", DI_CLI_TINY "/golden.json"}, 3, "golden.json"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         di_process process;
         di_process_run(&(di_process_options){.args = cases[i].args}, &process);
         if (process.code != cases[i].code || strstr(process.err, cases[i].error) == NULL)
             fail_msg("case %d: code %d, %s", (int)i, process.code, process.err);
-        assert_string_equal(process.out, "");
+        assert_null(strchr(process.out, '%')); /* nothing was timed */
         di_process_free(&process);
     }
 }
@@ -140,6 +213,8 @@ int main(void)
         cmocka_unit_test(kernels_prints_rows),
         cmocka_unit_test(kernels_writes_json),
         cmocka_unit_test(kernels_covers_every_operation),
+        cmocka_unit_test(layers_prints_where_the_time_goes),
+        cmocka_unit_test(layers_are_picked_by_kind),
         cmocka_unit_test(mistakes),
     };
     return cmocka_run_group_tests(tests, di_cli_setup, di_cli_teardown);
