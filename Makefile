@@ -3,6 +3,8 @@
 #   make                    build/deepinfer, build/libdeepinfer.a, build/libdeepinfer.so
 #   make run [ARGS=...]     build, then run a prompt (PROMPT=...) on the default model
 #   make test [CTEST=...]   build, then run every test; CTEST goes to ctest, e.g. CTEST='-R fp'
+#   make bench [BENCH=...]  build, then time kernels and layers (docs/benchmarks.md), some minutes; with
+#                           BENCH='kernels --op topk' or so, only that
 #   make install [DESTDIR= PREFIX=/usr/local]
 #   make asan | tsan        the tests under AddressSanitizer + UBSan, or ThreadSanitizer
 #   make fuzz [FUZZ=name] [FUZZ_SECONDS=60]   libFuzzer targets (clang)
@@ -39,7 +41,7 @@ endef
 # $(call ctest,FOLDER)
 ctest = ctest --test-dir $(1) --output-on-failure --no-label-summary --parallel $(JOBS) $(CTEST)
 
-.PHONY: all setup setup-ci run test install asan tsan aarch64 fuzz cov format style clean help
+.PHONY: all setup setup-ci run test bench install asan tsan aarch64 fuzz cov format style clean help
 .NOTPARALLEL:
 
 all: setup
@@ -56,6 +58,15 @@ run: all
 
 test: all
 	@$(call ctest,$(BUILD))
+
+bench: all
+ifdef BENCH
+	$(BUILD)/deepinfer bench $(BENCH)
+else
+	$(BUILD)/deepinfer bench kernels --seconds 0.1
+	$(BUILD)/deepinfer bench layers --seconds 2 --prefill 256
+	$(BUILD)/deepinfer bench layers --seconds 1 --batch 1 --context 8192,32768,131072
+endif
 
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"

@@ -16,7 +16,7 @@ void di_ceiling_read_avx512(const void *args, int64_t begin, int64_t end, int wo
         }
     }
     s0 = _mm512_add_epi64(_mm512_add_epi64(s0, s1), _mm512_add_epi64(s2, s3));
-    a->sink[worker * 8] += (uint64_t)_mm512_reduce_add_epi64(s0);
+    a->sink[worker * 8] += (uint64_t)_mm512_reduce_or_epi64(s0);
 }
 
 /* The chains start equal; the compiler must not know, or it computes one of them. */

@@ -21,7 +21,7 @@ void di_ceiling_dot_int8_avx512vnni(const void *args, int64_t begin, int64_t end
     }
     __m512i sum = _mm512_setzero_si512();
     CHAINS(ADD)
-    a->sink[worker * 8] += (uint64_t)_mm512_reduce_add_epi32(sum);
+    a->sink[worker * 8] += (uint64_t)_mm512_reduce_or_epi32(sum);
 #undef BEGIN
 #undef ROUND
 #undef ADD
