@@ -14,6 +14,11 @@
  * |a - b| / |b| over all values and the cosine under the class's bound; integers must be equal. */
 void di_compare_outputs(const char *what, di_numerics numerics, di_dtype dtype, const void *found,
                         const void *wanted, size_t bytes);
+/* As an EXACT kernel must, but off by at most `slack` in places: where the kernel's contract says
+ * how much its results may differ at the end of fp32's range. A bf16 result may also flip a
+ * rounding. */
+void di_compare_nearly_exact(const char *what, di_dtype dtype, const void *found,
+                             const void *wanted, size_t bytes, double slack);
 
 /* fp32 result of a computation whose exact value is `wanted`, off by at most `slack`. NaN wants
  * NaN.

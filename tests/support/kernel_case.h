@@ -45,7 +45,8 @@ typedef struct di_kernel_case {
     char what[160];
     di_case_buffer buffers[DI_CASE_BUFFERS];
     int n_buffers;
-    di_rng rng; /* of the splits */
+    double slack; /* what EXACT kernels may differ by from the reference, by their contract */
+    di_rng rng;   /* of the splits */
 } di_kernel_case;
 
 di_kernel_case di_case_new(di_op op, const char *fmt, ...) DI_PRINTF(2, 3);

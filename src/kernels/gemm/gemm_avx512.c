@@ -6,7 +6,10 @@ DI_INLINE void gemm(const di_gemm_args *a, int64_t begin, int64_t end, int worke
                     di_gemm_format format, di_range_fn reference)
 {
     const int at_once = di_gemm_rows_that_fit(a->k);
-    if (at_once == 0) {
+    const int64_t scale_row = di_ceil_div(a->k, 32), first = (a->first_column + begin) / 32;
+    const int64_t n_scales = (di_ceil_div(a->first_column + end, 32) - first) * scale_row;
+    if (at_once == 0 || (format == DI_GEMM_F8 &&
+                         !di_gemm_has_fast_scales(a->scales + first * scale_row, n_scales))) {
         reference(a, begin, end, worker);
         return;
     }

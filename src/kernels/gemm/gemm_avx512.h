@@ -21,12 +21,13 @@
 #include "kernels/gemm/gemm.h"
 
 enum {
-    DI_GEMV_ROWS = 8,
+    DI_GEMV_ROWS = 4,
     DI_GEMV_COLUMNS = 4,
     DI_PANEL_ROWS = 4, /* a tile's; 4 x 6 sums fill the registers */
     DI_PANEL_COLUMNS = 6,
     DI_PANEL_DEPTH = 512,
-    DI_BLOCK_ROWS = 64 /* input rows that are widened at once, at most */
+    DI_PREFETCH_BYTES = 1024, /* ahead, in each stream; measured: 512 to 2048 are alike */
+    DI_BLOCK_ROWS = 64        /* input rows that are widened at once, at most */
 };
 
 typedef enum di_gemm_format { DI_GEMM_F4, DI_GEMM_F8, DI_GEMM_BF16 } di_gemm_format;
@@ -51,6 +52,15 @@ DI_INLINE int64_t di_gemm_padded(int64_t k)
     return (k + 31) / 32 * 32;
 }
 
+/* F8 scales below which 2^8 times the scale is finite, or NaN; others are left to the reference. */
+DI_INLINE bool di_gemm_has_fast_scales(const uint8_t *scales, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (scales[i] > 246 && scales[i] != 255)
+            return false;
+    return true;
+}
+
 /* Rows that fit the scratch, twice if there are few (F8), next to the panel, the sums and the
  * scales; 0: k is too large. */
 DI_INLINE int di_gemm_rows_that_fit(int64_t k)
@@ -67,12 +77,16 @@ DI_INLINE int di_gemm_rows_that_fit(int64_t k)
 
 /* ------------------------------------------------------------------- weights */
 
+/* Bytes of n elements, n even. */
+DI_INLINE int64_t di_format_bytes(di_gemm_format format, int64_t n)
+{
+    return format == DI_GEMM_F4 ? n / 2 : format == DI_GEMM_F8 ? n : 2 * n;
+}
+
 DI_INLINE const uint8_t *di_column_codes(const di_gemm_block *b, di_gemm_format format,
                                          int64_t column)
 {
-    return b->codes + (format == DI_GEMM_F4   ? column * b->k / 2
-                       : format == DI_GEMM_F8 ? column * b->k
-                                              : column * b->k * 2);
+    return b->codes + di_format_bytes(format, column * b->k);
 }
 
 DI_INLINE const uint8_t *di_column_scales(const di_gemm_block *b, di_gemm_format format,
@@ -93,16 +107,19 @@ DI_INLINE __m512 di_e8m0_512(__m128i codes)
     return _mm512_castsi512_ps(bits);
 }
 
-/* Scales as fp32; writes whole registers. */
-DI_INLINE void di_widen_scales(const uint8_t *scales, int64_t n, float *out)
+/* Scales as fp32, times what the decoder leaves out; writes whole registers. */
+DI_INLINE void di_widen_scales(di_gemm_format format, const uint8_t *scales, int64_t n, float *out)
 {
-    for (int64_t i = 0; i < n; i += 16)
-        _mm512_storeu_ps(out + i, di_e8m0_512(_mm_maskz_loadu_epi8(di_mask16(n - i), scales + i)));
+    const __m512 factor = _mm512_set1_ps(format == DI_GEMM_F8 ? 256.0f : 1.0f);
+    for (int64_t i = 0; i < n; i += 16) {
+        const __m128i codes = _mm_maskz_loadu_epi8(di_mask16(n - i), scales + i);
+        _mm512_storeu_ps(out + i, _mm512_mul_ps(di_e8m0_512(codes), factor));
+    }
 }
 
 /* 32 e4m3 codes times 2^-8: as fp16 bits, with one bit more of exponent, subnormals included. A NaN
- * code gives a number: see di_has_nan_code. */
-DI_INLINE void di_decode_f8(const uint8_t *codes, __m512 w[2])
+ * code gives a number; returns words whose bit 14 is set for such codes alone. */
+DI_INLINE __m512i di_decode_f8(const uint8_t *codes, __m512 w[2])
 {
     const __m512i wide =
         _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)codes));
@@ -110,6 +127,7 @@ DI_INLINE void di_decode_f8(const uint8_t *codes, __m512 w[2])
         _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16((short)0xbfff));
     w[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(half));
     w[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1));
+    return _mm512_add_epi16(half, _mm512_set1_epi16(0x80));
 }
 
 DI_INLINE bool di_has_nan_code(const uint8_t *codes, int64_t n)
@@ -141,7 +159,7 @@ DI_INLINE __m512 di_decode_f4(const uint8_t *codes, __m512 table)
     return _mm512_permutexvar_ps(_mm512_srlv_epi64(_mm512_set1_epi64(bits), shifts), table);
 }
 
-/* 32 weights with their scale. */
+/* 32 weights with a scale of di_widen_scales. */
 DI_INLINE void di_decode32(di_gemm_format format, const uint8_t *codes, float scale, __m512 w[2])
 {
     if (format == DI_GEMM_F4) {
@@ -150,9 +168,8 @@ DI_INLINE void di_decode32(di_gemm_format format, const uint8_t *codes, float sc
         w[1] = di_decode_f4(codes + 8, table);
     } else if (format == DI_GEMM_F8) {
         di_decode_f8(codes, w);
-        const __m512 factor = _mm512_set1_ps(scale), exponent = _mm512_set1_ps(256.0f);
-        w[0] = _mm512_mul_ps(_mm512_mul_ps(w[0], exponent), factor);
-        w[1] = _mm512_mul_ps(_mm512_mul_ps(w[1], exponent), factor);
+        w[0] = _mm512_mul_ps(w[0], _mm512_set1_ps(scale));
+        w[1] = _mm512_mul_ps(w[1], _mm512_set1_ps(scale));
     } else {
         w[0] = di_load_bf16_512((const di_bf16 *)(const void *)codes);
         w[1] = di_load_bf16_512((const di_bf16 *)(const void *)(codes + 32));
@@ -164,10 +181,7 @@ DI_INLINE void di_decode_rest(di_gemm_format format, const uint8_t *codes, int64
                               __m512 w[2])
 {
     uint8_t part[64] = {0};
-    memcpy(part, codes,
-           (size_t)(format == DI_GEMM_F4   ? (n + 1) / 2
-                    : format == DI_GEMM_F8 ? n
-                                           : 2 * n));
+    memcpy(part, codes, (size_t)di_format_bytes(format, n));
     di_decode32(format, part, scale, w);
 }
 
@@ -240,29 +254,31 @@ typedef struct di_gemm_work {
 } di_gemm_work;
 
 /* Results of `rows` rows and of `columns` columns, `stride` apart. With is_scaled, x has the scales
- * (and 2^8) in it. */
-DI_INLINE void di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_scaled, int rows,
+ * (and 2^8) in it; false: there may be a NaN code. */
+DI_INLINE bool di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_scaled, int rows,
                        int columns, int64_t stride, int64_t column, const di_gemm_work *work)
 {
     const int64_t padded = di_gemm_padded(b->k), n_scales = padded / 32 + 16;
     const float *x = is_scaled ? work->scaled : work->x;
     const uint8_t *codes[DI_GEMV_COLUMNS];
     __m512 sum[DI_GEMV_ROWS][DI_GEMV_COLUMNS];
-    const int64_t step = format == DI_GEMM_F4 ? 16 : format == DI_GEMM_F8 ? 32 : 64;
+    const int64_t step = di_format_bytes(format, 32);
     for (int c = 0; c < columns; c++) {
         codes[c] = di_column_codes(b, format, column + c * stride);
         if (format != DI_GEMM_BF16 && !is_scaled)
-            di_widen_scales(di_column_scales(b, format, column + c * stride), padded / 32,
+            di_widen_scales(format, di_column_scales(b, format, column + c * stride), padded / 32,
                             work->scales + c * n_scales);
         for (int r = 0; r < rows; r++)
             sum[r][c] = _mm512_setzero_ps();
     }
     const int64_t whole = b->k / 32;
+    __m512i nan = _mm512_setzero_si512();
     for (int64_t i = 0; i < whole; i++) {
         for (int c = 0; c < columns; c++) {
             __m512 w[2];
+            _mm_prefetch((const char *)codes[c] + i * step + DI_PREFETCH_BYTES, _MM_HINT_T0);
             if (is_scaled)
-                di_decode_f8(codes[c] + i * step, w);
+                nan = _mm512_or_si512(nan, di_decode_f8(codes[c] + i * step, w));
             else
                 di_decode32(format, codes[c] + i * step,
                             format == DI_GEMM_BF16 ? 1.0f : work->scales[c * n_scales + i], w);
@@ -276,7 +292,7 @@ DI_INLINE void di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_sc
     for (int c = 0; c < columns && whole * 32 < b->k; c++) {
         __m512 w[2];
         const float scale = format == DI_GEMM_BF16 ? 1.0f
-                            : is_scaled            ? 0x1p-8f
+                            : is_scaled            ? 1.0f
                                                    : work->scales[c * n_scales + whole];
         di_decode_rest(format, codes[c] + whole * step, b->k - whole * 32, scale, w);
         for (int r = 0; r < rows; r++) {
@@ -294,6 +310,24 @@ DI_INLINE void di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_sc
         for (int c = 0; c < columns; c++)
             di_put(b, r, column + c * stride, out[c]);
     }
+    return !is_scaled ||
+           (_mm512_test_epi16_mask(nan, _mm512_set1_epi16(0x4000)) == 0 && whole * 32 == b->k);
+}
+
+/* An F8 column whose codes hold a NaN is computed again through the table. */
+static void di_gemv_check_nan(const di_gemm_block *b, int64_t column)
+{
+    const uint8_t *codes = di_column_codes(b, DI_GEMM_F8, column);
+    if (!di_has_nan_code(codes, b->k))
+        return;
+    const uint8_t *scales = di_column_scales(b, DI_GEMM_F8, column);
+    for (int r = 0; r < b->n_rows; r++) {
+        float lane[16] = {0};
+        for (int64_t i = 0; i < b->k; i++)
+            lane[i % 16] += di_bf16_to_f32(b->x[r][i]) *
+                            (di_e4m3_to_f32[codes[i]] * di_e8m0_to_f32(scales[i / 32]));
+        di_put(b, r, column, di_total512(_mm512_loadu_ps(lane)));
+    }
 }
 
 /* Columns [column, end) of up to DI_GEMV_ROWS rows, a few at a time. They are far apart, so that
@@ -302,12 +336,16 @@ DI_INLINE void di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_sc
 DI_INLINE void di_gemv_columns(const di_gemm_block *b, di_gemm_format format, bool is_scaled,
                                int rows, int64_t column, int64_t end, const di_gemm_work *work)
 {
-    const int at_once = rows <= 6 ? DI_GEMV_COLUMNS : 3; /* what the registers hold */
-    const int64_t stride = (end - column) / at_once;
+    const int64_t stride = (end - column) / DI_GEMV_COLUMNS;
     for (int64_t i = 0; i < stride; i++)
-        di_gemv(b, format, is_scaled, rows, at_once, stride, column + i, work);
-    for (column += stride * at_once; column < end; column++)
-        di_gemv(b, format, is_scaled, rows, 1, 0, column, work);
+        if (!di_gemv(b, format, is_scaled, rows, DI_GEMV_COLUMNS, stride, column + i, work) ||
+            (format == DI_GEMM_F8 && !is_scaled))
+            for (int c = 0; c < DI_GEMV_COLUMNS; c++)
+                di_gemv_check_nan(b, column + i + c * stride);
+    for (column += stride * DI_GEMV_COLUMNS; column < end; column++)
+        if (!di_gemv(b, format, is_scaled, rows, 1, 0, column, work) ||
+            (format == DI_GEMM_F8 && !is_scaled))
+            di_gemv_check_nan(b, column);
 }
 
 /* The same with the number of rows known to the compiler. */
@@ -324,20 +362,8 @@ DI_INLINE void di_gemv_rows(const di_gemm_block *b, di_gemm_format format, bool 
     case 3:
         di_gemv_columns(b, format, is_scaled, 3, column, end, work);
         break;
-    case 4:
-        di_gemv_columns(b, format, is_scaled, 4, column, end, work);
-        break;
-    case 5:
-        di_gemv_columns(b, format, is_scaled, 5, column, end, work);
-        break;
-    case 6:
-        di_gemv_columns(b, format, is_scaled, 6, column, end, work);
-        break;
-    case 7:
-        di_gemv_columns(b, format, is_scaled, 7, column, end, work);
-        break;
     default:
-        di_gemv_columns(b, format, is_scaled, 8, column, end, work);
+        di_gemv_columns(b, format, is_scaled, 4, column, end, work);
         break;
     }
 }
@@ -378,20 +404,6 @@ DI_INLINE float di_largest(const float *x, int64_t n)
     return di_f32_from_bits(_mm512_reduce_max_epu32(most));
 }
 
-/* F8 columns whose codes hold a NaN are decoded by the table, one element at a time. */
-static void di_gemv_nan_column(const di_gemm_block *b, int64_t column)
-{
-    const uint8_t *codes = di_column_codes(b, DI_GEMM_F8, column);
-    const uint8_t *scales = di_column_scales(b, DI_GEMM_F8, column);
-    for (int r = 0; r < b->n_rows; r++) {
-        float lane[16] = {0};
-        for (int64_t i = 0; i < b->k; i++)
-            lane[i % 16] += di_bf16_to_f32(b->x[r][i]) *
-                            (di_e4m3_to_f32[codes[i]] * di_e8m0_to_f32(scales[i / 32]));
-        di_put(b, r, column, di_total512(_mm512_loadu_ps(lane)));
-    }
-}
-
 DI_INLINE void di_gemv_block(const di_gemm_block *b, di_gemm_format format, int64_t column,
                              int64_t end, const di_gemm_work *work)
 {
@@ -406,31 +418,33 @@ DI_INLINE void di_gemv_block(const di_gemm_block *b, di_gemm_format format, int6
             di_gemv_rows(b, format, true, column, stop, work);
         else
             di_gemv_rows(b, format, false, column, stop, work);
-        for (int64_t c = column; c < stop; c++) /* the codes are in the cache */
-            if (di_has_nan_code(di_column_codes(b, format, c), b->k))
-                di_gemv_nan_column(b, c);
         column = stop;
     }
 }
 
 /* ------------------------------------------------------------------- many rows */
 
-/* panel [columns, depth] = elements [k0, k0 + depth) of the columns; depth is a multiple of 32. */
+/* panel [columns, depth] = elements [k0, k0 + depth) of the columns; depth is a multiple of 32.
+ * What the next panel needs is prefetched, since no hardware follows such short pieces. */
 DI_INLINE void di_decode_panel(const di_gemm_block *b, di_gemm_format format, int64_t column,
                                int columns, int64_t k0, int64_t depth, float *panel)
 {
     for (int c = 0; c < columns; c++) {
         const uint8_t *codes = di_column_codes(b, format, column + c);
+        const char *next =
+            (const char *)(k0 + depth < b->k
+                               ? codes + di_format_bytes(format, k0 + depth)
+                               : codes + di_format_bytes(format, DI_PANEL_COLUMNS * b->k));
         float scales[DI_PANEL_DEPTH / 32 + 16];
         if (format != DI_GEMM_BF16)
-            di_widen_scales(di_column_scales(b, format, column + c) + k0 / 32, depth / 32, scales);
+            di_widen_scales(format, di_column_scales(b, format, column + c) + k0 / 32, depth / 32,
+                            scales);
         for (int64_t i = 0; i < depth; i += 32) {
             __m512 w[2];
             const int64_t at = k0 + i;
             const float scale = format == DI_GEMM_BF16 ? 1.0f : scales[i / 32];
-            const uint8_t *from = codes + (format == DI_GEMM_F4   ? at / 2
-                                           : format == DI_GEMM_F8 ? at
-                                                                  : 2 * at);
+            const uint8_t *from = codes + di_format_bytes(format, at);
+            _mm_prefetch(next + di_format_bytes(format, i), _MM_HINT_T0);
             if (at + 32 <= b->k)
                 di_decode32(format, from, scale, w);
             else
@@ -501,8 +515,7 @@ DI_INLINE void di_panel_block(const di_gemm_block *b, di_gemm_format format, int
         const int columns = (int)di_min_i64(DI_PANEL_COLUMNS, end - column);
         di_panel_columns(b, format, column, columns, work);
         for (int c = 0; c < columns && format == DI_GEMM_F8; c++)
-            if (di_has_nan_code(di_column_codes(b, format, column + c), b->k))
-                di_gemv_nan_column(b, column + c);
+            di_gemv_check_nan(b, column + c);
     }
 }
 
