@@ -8,6 +8,7 @@
 #include "bench/cases.h"
 #include "bench/cost.h"
 #include "bench/machine.h"
+#include "bench/sampler.h"
 #include "bench/shape.h"
 #include "bench/timing.h"
 #include "deepinfer/tools.h"
@@ -20,6 +21,7 @@ typedef struct runner {
     di_kernel_mask mask;
     bool is_invariant;
     double seconds;
+    double sampler_bytes; /* of a row of logits */
     int n_counts;
     di_pool *pools[MAX_THREAD_COUNTS];
     di_ceilings ceilings[MAX_THREAD_COUNTS];
@@ -28,8 +30,8 @@ typedef struct runner {
 } runner;
 
 typedef struct row {
-    const di_bench_case *bench_case;
-    const di_kernel *kernel;
+    const char *op, *shape, *kernel;
+    di_isa isa;
     bool is_chosen;
     int n_threads;
     di_timing timing;
@@ -82,9 +84,8 @@ static void print_row(const runner *r, const row *x)
     if (x->cost.flops > 0.0)
         snprintf(gflops, sizeof gflops, "%.1f", x->cost.flops / t * 1e-9);
     fprintf(r->out, "%c %-16s %-32s %-10s %2d %11.2f %11.2f %8.2f %8s %6.1f %6.1f  %s\n",
-            x->is_chosen ? '*' : ' ', di_op_name(x->bench_case->op), x->bench_case->shape,
-            x->kernel->name, x->n_threads, t * 1e6, x->timing.minimum * 1e6,
-            moved_bytes(&x->cost) / t * 1e-9, gflops, 100.0 * x->floor / t,
+            x->is_chosen ? '*' : ' ', x->op, x->shape, x->kernel, x->n_threads, t * 1e6,
+            x->timing.minimum * 1e6, moved_bytes(&x->cost) / t * 1e-9, gflops, 100.0 * x->floor / t,
             100.0 * x->floor / x->timing.minimum, di_ceiling_name(x->bound));
     fflush(r->out);
 }
@@ -93,16 +94,23 @@ static di_status add_json(const runner *r, const row *x)
 {
     if (!r->rows)
         return DI_OK;
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:b, s:i, s:f, s:f, s:I, s:f, s:f, s:f, s:s, s:f}",
-                  "operation", di_op_name(x->bench_case->op), "shape", x->bench_case->shape,
-                  "kernel", x->kernel->name, "isa", di_isa_name(x->kernel->isa), "chosen",
-                  x->is_chosen, "threads", x->n_threads, "median_seconds", x->timing.median,
-                  "min_seconds", x->timing.minimum, "calls", (json_int_t)x->timing.n_calls,
-                  "memory_bytes", x->cost.memory_bytes, "cache_bytes", x->cost.cache_bytes, "flops",
-                  x->cost.flops, "bound", di_ceiling_name(x->bound), "floor_seconds", x->floor);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:s, s:b, s:i, s:f, s:f, s:I, s:f, s:f, s:f, s:s, s:f}", "operation",
+        x->op, "shape", x->shape, "kernel", x->kernel, "isa", di_isa_name(x->isa), "chosen",
+        x->is_chosen, "threads", x->n_threads, "median_seconds", x->timing.median, "min_seconds",
+        x->timing.minimum, "calls", (json_int_t)x->timing.n_calls, "memory_bytes",
+        x->cost.memory_bytes, "cache_bytes", x->cost.cache_bytes, "flops", x->cost.flops, "bound",
+        di_ceiling_name(x->bound), "floor_seconds", x->floor);
     if (!object || json_array_append_new(r->rows, object) != 0)
         return di_fail_memory(sizeof(json_t), "a result");
+    return DI_OK;
+}
+
+static di_status check_going_on(const runner *r)
+{
+    const di_bench_kernels_options *o = r->options;
+    if (o->go_on && !o->go_on(o->user))
+        return di_fail(DI_ERR_CANCELLED, "the benchmark was stopped");
     return DI_OK;
 }
 
@@ -110,12 +118,12 @@ static di_status measure(const runner *r, const di_bench_case *b, const di_kerne
                          bool is_chosen)
 {
     for (int i = 0; i < r->n_counts; i++) {
-        const di_bench_kernels_options *o = r->options;
-        if (o->go_on && !o->go_on(o->user))
-            return di_fail(DI_ERR_CANCELLED, "the benchmark was stopped");
+        DI_TRY(check_going_on(r));
         call c = {b, kernel, r->pools[i]};
-        row x = {.bench_case = b,
-                 .kernel = kernel,
+        row x = {.op = di_op_name(b->op),
+                 .shape = b->shape,
+                 .kernel = kernel->name,
+                 .isa = kernel->isa,
                  .is_chosen = is_chosen,
                  .n_threads = di_pool_n_threads(r->pools[i]),
                  .cost = mean_cost(b)};
@@ -125,6 +133,31 @@ static di_status measure(const runner *r, const di_bench_case *b, const di_kerne
         DI_TRY(add_json(r, &x));
     }
     return DI_OK;
+}
+
+/* The sampler reads each logit at least once, on one thread. */
+static di_status take_sampler(void *user, const char *shape, const di_timing *timing)
+{
+    const runner *r = user;
+    DI_TRY(check_going_on(r));
+    if (r->options->is_list) {
+        fprintf(r->out, "  %-16s %s\n", DI_BENCH_SAMPLER, shape);
+        return DI_OK;
+    }
+    const di_ceilings *c = &r->ceilings[0];
+    const row x = {
+        .op = DI_BENCH_SAMPLER,
+        .shape = shape,
+        .kernel = "-",
+        .is_chosen = true,
+        .n_threads = 1,
+        .timing = *timing,
+        .cost.cache_bytes = r->sampler_bytes,
+        .bound = DI_CEILING_CACHE,
+        .floor = r->sampler_bytes / c->rate[DI_CEILING_CACHE] * c->n_threads,
+    };
+    print_row(r, &x);
+    return add_json(r, &x);
 }
 
 /* ---------------------------------------------------------------------------------- which rows */
@@ -179,9 +212,14 @@ static di_status find_op(const char *name, int *out)
             return DI_OK;
         }
     }
+    if (strcmp(name, DI_BENCH_SAMPLER) == 0) {
+        *out = DI_N_OPS;
+        return DI_OK;
+    }
     return di_fail(DI_ERR_ARGUMENT,
-                   "op: found \"%s\", wanted one of the operations that `deepinfer kernels` lists",
-                   name);
+                   "op: found \"%s\", wanted one of the operations that `deepinfer kernels` lists, "
+                   "or %s",
+                   name, DI_BENCH_SAMPLER);
 }
 
 static di_status make_pools(runner *r, int n_threads)
@@ -226,7 +264,11 @@ static di_status run_all(runner *r, di_bench_cases *cases, int only)
     for (int op = 0; op < DI_N_OPS; op++)
         if (only < 0 || only == op)
             DI_TRY(di_bench_cases_run(cases, (di_op)op));
-    return DI_OK;
+    if (only >= 0 && only != DI_N_OPS)
+        return DI_OK;
+    r->sampler_bytes = (double)sizeof(float) * (double)cases->config->vocab_size;
+    return di_bench_sampler_run(cases->config, r->options->is_list ? 0.0 : r->seconds, take_sampler,
+                                r);
 }
 
 static di_status write_json(const runner *r)

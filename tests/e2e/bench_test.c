@@ -98,6 +98,7 @@ static void kernels_covers_every_operation(void **state)
         if (strncmp(process.out, text + 1, strlen(text + 1)) != 0 && !strstr(process.out, text))
             fail_msg("no shape of %s", di_op_name((di_op)op));
     }
+    assert_non_null(strstr(process.out, "\n  sampler          129280, greedy\n"));
     assert_non_null(strstr(process.out, "wo_b 5120x8192 m=256\n"));
     assert_non_null(strstr(process.out, "w1 2304x5120 6 of 64 T=64\n"));
     di_process_free(&process);
