@@ -22,8 +22,26 @@ compile()
     fi
 }
 
+# level_flags HEADER: what lets the compiler read a header of kernels for an instruction set.
+avx2=(-mavx2 -mfma)
+avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+level_flags()
+{
+    case $1 in
+    *avx512* | *_vec.h | */vec.h | */vec_math.h) printf '%s\n' "${avx512[@]}" ;;
+    *avx2*) printf '%s\n' "${avx2[@]}" ;;
+    esac
+}
+
+machine=$(uname -m)
 for header in "${headers[@]}"; do
-    compile "$header" "does not compile alone" gcc -x c -std=gnu17 "${warnings[@]}" "${paths[@]}"
+    case $header in
+    src/kernels/*neon*) [[ $machine == aarch64 ]] || continue ;;
+    src/kernels/*avx* | src/kernels/*_vec.h | src/kernels/vec*.h) [[ $machine == x86_64 ]] || continue ;;
+    esac
+    flags=()
+    [[ $header == src/kernels/* ]] && mapfile -t flags < <(level_flags "$header")
+    compile "$header" "does not compile alone" gcc "${flags[@]}" -x c -std=gnu17 "${warnings[@]}" "${paths[@]}"
     if [[ $header == include/* ]]; then
         compile "$header" "does not compile as C99" \
             gcc -x c -std=c99 -pedantic-errors -Wall -Wextra -Werror -Iinclude

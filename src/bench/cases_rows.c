@@ -228,42 +228,60 @@ di_status di_bench_cases_pack_q4i(di_bench_cases *b)
 
 /* --------------------------------------------------------------------------- hyper-connections */
 
-static di_status hc_mix(di_bench_cases *b, int64_t rows)
+static di_status hc_project(di_bench_cases *b, int64_t rows)
 {
     const di_config *c = b->config;
     const int64_t hc = c->hc_mult, in = hc * c->hidden_size, out = (2 + hc) * hc;
+    di_hc_project_args args = {.n = rows, .dim = c->hidden_size, .hc = c->hc_mult};
+    di_bench_weights weights;
+    di_bf16 *h;
+    void *turns;
+    DI_TRY(di_bench_weights_take(b, 4 * in * out, 0, &weights));
+    DI_TRY(di_bench_bf16(b, rows * in, &h));
+    DI_TRY(DI_BENCH_NEW(b, rows * (out + 1), &args.y));
+    args.h = h;
+    DI_TRY(di_bench_turns(b, &args, sizeof args, weights.n_turns, &turns));
+    for (int64_t i = 0; i < weights.n_turns; i++)
+        ((di_hc_project_args *)turns + i)->fn =
+            (const float *)(const void *)(weights.codes + i * weights.stride);
+    di_bench_case bench_case = {.op = DI_OP_hc_project,
+                                .args = turns,
+                                .args_bytes = sizeof args,
+                                .n_turns = weights.n_turns,
+                                .n_items = di_hc_project_items(rows, c->hc_mult),
+                                .n_rows = rows};
+    return di_bench_emit(b, &bench_case, "%lldx%lld, rows=%lld", (long long)out, (long long)in,
+                         (long long)rows);
+}
+
+di_status di_bench_cases_hc_project(di_bench_cases *b)
+{
+    return at_widths(b, hc_project);
+}
+
+static di_status hc_mix(di_bench_cases *b, int64_t rows)
+{
+    const di_config *c = b->config;
+    const int64_t hc = c->hc_mult, out = (2 + hc) * hc;
     di_hc_mix_args args = {.dim = c->hidden_size,
                            .hc = c->hc_mult,
                            .n_iters = c->hc_sinkhorn_iters,
                            .eps = (float)c->hc_eps,
                            .norm_eps = (float)c->rms_norm_eps};
-    di_bench_weights weights;
-    di_bf16 *h;
-    float *base, *scale;
-    void *turns;
-    DI_TRY(di_bench_weights_take(b, 4 * in * out, 0, &weights));
-    DI_TRY(di_bench_bf16(b, rows * in, &h));
+    float *products, *base, *scale;
+    DI_TRY(di_bench_f32(b, rows * (out + 1), &products));
+    for (int64_t row = 0; row < rows; row++) /* the sum of squares */
+        products[row * (out + 1) + out] = (float)(hc * c->hidden_size);
     DI_TRY(di_bench_f32(b, out, &base));
-    DI_TRY(DI_BENCH_NEW(b, 3, &scale));
-    scale[0] = scale[1] = scale[2] = 0x1p-6f;
+    DI_TRY(di_bench_f32(b, 3, &scale));
     DI_TRY(DI_BENCH_NEW(b, rows * hc, &args.pre));
     DI_TRY(DI_BENCH_NEW(b, rows * hc, &args.post));
     DI_TRY(DI_BENCH_NEW(b, rows * hc * hc, &args.comb));
-    args.h = h;
+    args.products = products;
     args.base = base;
     args.scale = scale;
-    DI_TRY(di_bench_turns(b, &args, sizeof args, weights.n_turns, &turns));
-    for (int64_t i = 0; i < weights.n_turns; i++)
-        ((di_hc_mix_args *)turns + i)->fn =
-            (const float *)(const void *)(weights.codes + i * weights.stride);
-    di_bench_case bench_case = {.op = DI_OP_hc_mix,
-                                .args = turns,
-                                .args_bytes = sizeof args,
-                                .n_turns = weights.n_turns,
-                                .n_items = rows,
-                                .n_rows = rows};
-    return di_bench_emit(b, &bench_case, "%lldx%lld, rows=%lld", (long long)out, (long long)in,
-                         (long long)rows);
+    return EMIT_ONE(b, hc_mix, &args, rows, "%d streams, %d rounds, rows=%lld", args.hc,
+                    args.n_iters, (long long)rows);
 }
 
 di_status di_bench_cases_hc_mix(di_bench_cases *b)

@@ -100,13 +100,20 @@ static di_bench_cost of_pack_q4i(const void *args, int64_t n_rows)
     return of_pack_q8(args, n_rows);
 }
 
-static di_bench_cost of_hc_mix(const void *args, int64_t n_rows)
+static di_bench_cost of_hc_project(const void *args, int64_t n_rows)
 {
-    const di_hc_mix_args *a = args;
+    const di_hc_project_args *a = args;
     const int64_t in = a->hc * a->dim, out = (int64_t)(2 + a->hc) * a->hc;
     return (di_bench_cost){.memory_bytes = 4.0 * (double)(in * out),
                            .cache_bytes = 2.0 * (double)(n_rows * in),
                            .flops = 2.0 * (double)(n_rows * in * out)};
+}
+
+static di_bench_cost of_hc_mix(const void *args, int64_t n_rows)
+{
+    const di_hc_mix_args *a = args;
+    const int64_t out = (int64_t)(2 + a->hc) * a->hc;
+    return in_cache(4 * n_rows * (2 * out + 1));
 }
 
 static di_bench_cost of_hc_collapse(const void *args, int64_t n_rows)

@@ -18,9 +18,14 @@ static di_status mix_streams(di_pass *pass, const di_hc_weight *w, mix *out)
     DI_TRY(DI_PASS_NEW(pass, n * hc, &out->pre));
     DI_TRY(DI_PASS_NEW(pass, n * hc, &out->post));
     DI_TRY(DI_PASS_NEW(pass, n * hc * hc, &out->comb));
+    float *products;
+    DI_TRY(DI_PASS_NEW(pass, n * ((2 + hc) * hc + 1), &products));
+    const di_hc_project_args project = {
+        .h = pass->h, .fn = w->fn, .y = products, .n = n, .dim = c->hidden_size, .hc = c->hc_mult};
+    di_run(pass, DI_OP_hc_project, &project, di_hc_project_items(n, c->hc_mult),
+           (n < DI_HC_ROWS ? n : DI_HC_ROWS) * hc * c->hidden_size);
     const di_hc_mix_args args = {
-        .h = pass->h,
-        .fn = w->fn,
+        .products = products,
         .base = w->base,
         .scale = w->scale,
         .pre = out->pre,
@@ -32,7 +37,7 @@ static di_status mix_streams(di_pass *pass, const di_hc_weight *w, mix *out)
         .eps = (float)c->hc_eps,
         .norm_eps = (float)c->rms_norm_eps,
     };
-    di_run(pass, DI_OP_hc_mix, &args, n, (2 + hc) * hc * hc * c->hidden_size);
+    di_run(pass, DI_OP_hc_mix, &args, n, 2 * hc * hc * c->hc_sinkhorn_iters);
     return DI_OK;
 }
 

@@ -45,11 +45,12 @@ static int64_t candidate_bytes(const di_config *c, int64_t n, int64_t context_le
     return room(n * di_ceil_div(di_max_i64(1, visible), c->candidate_block_size), 1);
 }
 
-/* A sublayer's mixing weights, its input and its output. */
+/* A sublayer's mixing weights and what they are made of, its input and its output. */
 static int64_t sublayer_bytes(const di_config *c, int64_t n)
 {
-    return 2 * room(n * c->hc_mult, 4) + room(n * c->hc_mult * c->hc_mult, 4) +
-           2 * room(n * c->hidden_size, 2);
+    const int64_t products = (2 + c->hc_mult) * c->hc_mult + 1;
+    return room(n * products, 4) + 2 * room(n * c->hc_mult, 4) +
+           room(n * c->hc_mult * c->hc_mult, 4) + 2 * room(n * c->hidden_size, 2);
 }
 
 /* At most a group a row: every row may be the second of its sequence's pending one. */

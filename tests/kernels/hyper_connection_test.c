@@ -1,4 +1,4 @@
-/* hc_mix, hc_collapse and hc_expand against model spec 4.1 in double precision. */
+/* hc_project, hc_mix, hc_collapse and hc_expand against model spec 4.1 in double precision. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,6 +13,72 @@
 #include "kernels/hyper_connection/hyper_connection.h"
 
 enum { HC_MAX = DI_HC_LIMIT };
+
+/* ------------------------------------------------------------------- project */
+
+static void check_project(int64_t n, int64_t dim, int hc, di_pattern pattern)
+{
+    di_kernel_case c = di_case_new(DI_OP_hc_project, "hc_project, %d rows, %d streams of %d, %s",
+                                   (int)n, hc, (int)dim, di_pattern_name(pattern));
+    di_rng rng = di_rng_named(c.what);
+    const int64_t width = hc * dim, n_out = (2 + hc) * hc;
+    di_bf16 *h = di_case_input(&c, n * width, sizeof *h);
+    float *fn = di_case_input(&c, n_out * width, sizeof *fn);
+    float *y = di_case_output(&c, n * (n_out + 1), DI_F32);
+    di_fill_bf16(&rng, pattern, h, n * width);
+    di_fill_f32(&rng, pattern, fn, n_out * width);
+    const di_hc_project_args args = {.h = h, .fn = fn, .y = y, .n = n, .dim = dim, .hc = hc};
+    di_case_run(&c, &args, di_hc_project_items(n, hc));
+    for (int64_t at = 0; at < n * (n_out + 1); at++) {
+        const int64_t row = at / (n_out + 1), k = at % (n_out + 1);
+        double sum = 0, mass = 0;
+        for (int64_t i = 0; i < width; i++) {
+            const double x = (double)di_bf16_to_f32(h[row * width + i]);
+            const double term = x * (k < n_out ? (double)fn[k * width + i] : x);
+            sum += term;
+            mass += fabs(term);
+        }
+        di_expect_f32(c.what, at, y[at], sum, di_sum_slack(width, mass) + (double)width * 0x1p-149);
+    }
+    di_case_free(&c);
+}
+
+static void project(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t n, dim;
+        int hc;
+    } shapes[] = {{1, 33, 1}, {1, 40, 4},  {3, 32, 2}, {5, 31, 3}, {2, 5, 7},
+                  {1, 3, 16}, {6, 550, 4}, {17, 9, 4}, {33, 16, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int p = 0; p < DI_N_PATTERNS; p++)
+            check_project(shapes[i].n, shapes[i].dim, shapes[i].hc, (di_pattern)p);
+}
+
+/* A row with a NaN or an infinity has NaN or infinite sums; its neighbours in the block do not. */
+static void project_keeps_nan_in_its_row(void **state)
+{
+    (void)state;
+    enum { N = 6, DIM = 21, HC = 4, WIDTH = DIM * HC, N_OUT = (2 + HC) * HC };
+    di_kernel_case c = di_case_new(DI_OP_hc_project, "hc_project, NaN in row 1");
+    di_rng rng = di_rng_named(c.what);
+    di_bf16 *h = di_case_input(&c, N * WIDTH, sizeof *h);
+    float *fn = di_case_input(&c, N_OUT * WIDTH, sizeof *fn);
+    float *y = di_case_output(&c, N * (N_OUT + 1), DI_F32);
+    di_fill_bf16(&rng, DI_PATTERN_NORMAL, h, N * WIDTH);
+    di_fill_f32(&rng, DI_PATTERN_NORMAL, fn, N_OUT * WIDTH);
+    h[WIDTH + WIDTH - 1] = 0x7fc0;
+    h[4 * WIDTH + 3] = 0xff80;
+    const di_hc_project_args args = {.h = h, .fn = fn, .y = y, .n = N, .dim = DIM, .hc = HC};
+    di_case_run(&c, &args, di_hc_project_items(N, HC));
+    for (int i = 0; i < N * (N_OUT + 1); i++) {
+        const int row = i / (N_OUT + 1);
+        assert_int_equal(isnan(y[i]) != 0, row == 1);
+        assert_int_equal(isinf(y[i]) != 0, row == 4);
+    }
+    di_case_free(&c);
+}
 
 /* ------------------------------------------------------------------- mix */
 
@@ -62,23 +128,16 @@ static void sinkhorn(double *c, int hc, double eps, int n_iters)
 static void expect_mix(const di_kernel_case *c, const di_hc_mix_args *a, int64_t row)
 {
     const int hc = a->hc;
-    const int64_t width = hc * a->dim;
-    double m[(2 + HC_MAX) * HC_MAX], slack[(2 + HC_MAX) * HC_MAX], squares = 0, worst = 0;
-    for (int64_t i = 0; i < width; i++)
-        squares += pow((double)di_bf16_to_f32(a->h[row * width + i]), 2);
-    const double rs = 1 / sqrt(squares / (double)width + (double)a->norm_eps);
-    for (int k = 0; k < (2 + hc) * hc; k++) {
-        double sum = 0, mass = 0;
-        for (int64_t i = 0; i < width; i++) {
-            const double term =
-                (double)a->fn[k * width + i] * (double)di_bf16_to_f32(a->h[row * width + i]);
-            sum += term;
-            mass += fabs(term);
-        }
+    const int n_out = (2 + hc) * hc;
+    const float *products = a->products + row * (n_out + 1);
+    double m[(2 + HC_MAX) * HC_MAX], slack[(2 + HC_MAX) * HC_MAX], worst = 0;
+    const double squares = (double)products[n_out];
+    const double rs = 1 / sqrt(squares / (double)(hc * a->dim) + (double)a->norm_eps);
+    for (int k = 0; k < n_out; k++) {
         const double scale = (double)a->scale[k < hc ? 0 : k < 2 * hc ? 1 : 2];
-        m[k] = sum * rs * scale + (double)a->base[k];
-        slack[k] = di_sum_slack(width, mass * rs * fabs(scale)) +
-                   4 * 0x1p-24 * (fabs(m[k]) + fabs((double)a->base[k]));
+        const double product = (double)products[k] * rs * scale;
+        m[k] = product + (double)a->base[k];
+        slack[k] = 8 * 0x1p-24 * (fabs(product) + fabs(m[k]) + fabs((double)a->base[k]));
         worst = k >= 2 * hc ? fmax(worst, slack[k]) : worst;
     }
     for (int j = 0; j < hc; j++) { /* sigmoid's slope is at most 1/4 */
@@ -97,6 +156,20 @@ static void expect_mix(const di_kernel_case *c, const di_hc_mix_args *a, int64_t
                       relative * comb[i] + 0x1p-140);
 }
 
+/* What streams of a pattern give: products about as large as a stream's values, and the squares. */
+static void fill_products(di_rng *rng, di_pattern pattern, float *products, int64_t n,
+                          int64_t n_out, int64_t width)
+{
+    for (int64_t row = 0; row < n; row++) {
+        float *y = products + row * (n_out + 1);
+        double squares = 0;
+        di_fill_f32(rng, pattern, y, n_out + 1);
+        for (int64_t i = 0; i <= n_out; i++)
+            squares += (double)y[i] * (double)y[i] / (double)(n_out + 1);
+        y[n_out] = (float)(squares * (double)width);
+    }
+}
+
 static void check_mix(const mix_shape *s, di_pattern pattern)
 {
     di_kernel_case c =
@@ -104,21 +177,16 @@ static void check_mix(const mix_shape *s, di_pattern pattern)
                     s->hc, (int)s->dim, s->n_iters, di_pattern_name(pattern));
     di_rng rng = di_rng_named(c.what);
     const int64_t width = s->hc * s->dim, n_out = (2 + s->hc) * s->hc;
-    di_bf16 *h = di_case_input(&c, s->n * width, sizeof *h);
-    float *fn = di_case_input(&c, n_out * width, sizeof *fn);
+    float *products = di_case_input(&c, s->n * (n_out + 1), sizeof *products);
     float *base = di_case_input(&c, n_out, sizeof *base),
           *scale = di_case_input(&c, 3, sizeof *scale);
     float *pre = di_case_output(&c, s->n * s->hc, DI_F32);
     float *post = di_case_output(&c, s->n * s->hc, DI_F32);
     float *comb = di_case_output(&c, s->n * s->hc * s->hc, DI_F32);
-    di_fill_bf16(&rng, pattern, h, s->n * width);
-    di_fill_f32(&rng, DI_PATTERN_NORMAL, fn, n_out * width);
-    for (int64_t i = 0; i < n_out * width; i++)
-        fn[i] /= sqrtf((float)width);
+    fill_products(&rng, pattern, products, s->n, n_out, width);
     di_fill_f32(&rng, DI_PATTERN_NORMAL, base, n_out);
     di_fill_f32(&rng, DI_PATTERN_NORMAL, scale, 3);
-    const di_hc_mix_args args = {.h = h,
-                                 .fn = fn,
+    const di_hc_mix_args args = {.products = products,
                                  .base = base,
                                  .scale = scale,
                                  .pre = pre,
@@ -266,8 +334,11 @@ static void sinkhorn_is_fp32(void **state)
         di_fill_f32(&rng, DI_PATTERN_NORMAL, base, N_OUT);
         for (int i = 0; i < N_OUT; i++)
             base[i] /= 4;
-        const di_hc_mix_args args = {.h = h,
-                                     .fn = fn,
+        float products[N_OUT + 1];
+        const di_hc_project_args project = {
+            .h = h, .fn = fn, .y = products, .n = 1, .dim = DIM, .hc = HC};
+        di_hc_project_ref(&project, 0, di_hc_project_items(1, HC), 0);
+        const di_hc_mix_args args = {.products = products,
                                      .base = base,
                                      .scale = scale,
                                      .pre = pre,
@@ -295,6 +366,8 @@ int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(project),
+        cmocka_unit_test(project_keeps_nan_in_its_row),
         cmocka_unit_test(mix),
         cmocka_unit_test(collapse_and_expand),
         cmocka_unit_test(expand_multiplies_the_transposed_matrix),

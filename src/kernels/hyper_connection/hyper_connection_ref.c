@@ -4,6 +4,21 @@
 #include "base/sum.h"
 #include "kernels/all.h"
 
+void di_hc_project_ref(const void *args, int64_t begin, int64_t end, int worker)
+{
+    (void)worker;
+    const di_hc_project_args *a = args;
+    const int64_t width = a->hc * a->dim, n_out = (2 + a->hc) * a->hc;
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t first = item / (n_out + 1) * DI_HC_ROWS, k = item % (n_out + 1);
+        for (int64_t row = first; row < first + DI_HC_ROWS && row < a->n; row++) {
+            const di_bf16 *x = a->h + row * width;
+            a->y[row * (n_out + 1) + k] = k < n_out ? di_dot_f32_bf16(a->fn + k * width, x, width)
+                                                    : di_sum_squares_bf16(x, width);
+        }
+    }
+}
+
 static void normalize_columns(float *c, int hc, float eps)
 {
     for (int k = 0; k < hc; k++) {
@@ -45,12 +60,12 @@ static void softmax_rows(float *c, int hc, float eps)
 static void mix_row(const di_hc_mix_args *a, int64_t row)
 {
     const int hc = a->hc;
-    const int64_t width = hc * a->dim;
-    const di_bf16 *x = a->h + row * width;
-    const float rs = di_rsqrtf(di_sum_squares_bf16(x, width) / (float)width + a->norm_eps);
+    const int n_out = (2 + hc) * hc;
+    const float *products = a->products + row * (n_out + 1);
+    const float rs = di_rsqrtf(products[n_out] / (float)(hc * a->dim) + a->norm_eps);
     float *pre = a->pre + row * hc, *post = a->post + row * hc, *comb = a->comb + row * hc * hc;
-    for (int i = 0; i < (2 + hc) * hc; i++) {
-        const float m = di_dot_f32_bf16(a->fn + i * width, x, width) * rs;
+    for (int i = 0; i < n_out; i++) {
+        const float m = products[i] * rs;
         if (i < hc)
             pre[i] = di_sigmoidf(m * a->scale[0] + a->base[i]) + a->eps;
         else if (i < 2 * hc)

@@ -1,0 +1,1 @@
+#include "kernels/compress/compress_vec.h"

@@ -1,0 +1,1 @@
+#include "kernels/engram/engram_vec.h"

@@ -1,0 +1,1 @@
+#include "kernels/hyper_connection/hyper_connection_vec.h"

@@ -1,0 +1,1 @@
+#include "kernels/moe_gate/moe_gate_vec.h"

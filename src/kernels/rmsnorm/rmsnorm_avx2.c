@@ -1,0 +1,1 @@
+#include "kernels/rmsnorm/rmsnorm_vec.h"

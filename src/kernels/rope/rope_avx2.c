@@ -1,0 +1,1 @@
+#include "kernels/rope/rope_vec.h"

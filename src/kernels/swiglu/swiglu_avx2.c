@@ -1,0 +1,1 @@
+#include "kernels/swiglu/swiglu_vec.h"
