@@ -5,6 +5,9 @@
 #include "bench/layers.h"
 #include "bench/timing.h"
 
+/* The first step warms up, unless it takes that many times the seconds there are. */
+enum { WARM_UP = 5 };
+
 typedef struct samples {
     double steps[DI_LAYERS_MAX_STEPS];
     double layers[DI_MAX_LAYERS + 1][DI_LAYERS_MAX_STEPS];
@@ -92,7 +95,7 @@ di_status di_layers_measure(const di_layers_shape *shape, di_profile *profile, d
         status = step(user, run);
         const int64_t ended = di_clock_ns();
         const double t = (double)(ended - began) * 1e-9;
-        if (status != DI_OK || (i == 0 && !run->is_prefill && t < seconds)) /* warms up */
+        if (status != DI_OK || (i == 0 && !run->is_prefill && t < WARM_UP * seconds))
             continue;
         total += t;
         take_events(shape, profile, began, ended, run, layer_seconds);

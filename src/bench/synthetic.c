@@ -165,7 +165,7 @@ static di_status place_experts(di_synthetic *s)
     /* One more than the pool: the last may begin anywhere within its place. */
     DI_TRY(di_bench_memory_new((pool + 1) * size, DI_PAGES_LARGE, &s->expert_codes));
     DI_TRY(di_bench_memory_new((pool + 1) * size / 16, DI_PAGES_LARGE, &s->expert_scales));
-    di_bench_fill_weights(s->expert_codes.data, s->expert_codes.bytes, 0);
+    di_bench_fill_codes(s->expert_codes.data, s->expert_codes.bytes, 0);
     di_bench_fill_scales(s->expert_scales.data, s->expert_scales.bytes, 0);
     s->expert_bytes = size + size / 16;
     for (int layer = 0; layer < c->n_layers; layer++) {
