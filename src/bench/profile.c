@@ -42,7 +42,7 @@ static bool has_floor(di_op op)
     case DI_OP_gemm_f8:
     case DI_OP_gemm_bf16:
     case DI_OP_grouped_gemm_f4:
-    case DI_OP_hc_mix:
+    case DI_OP_hc_project:
     case DI_OP_index_logits:
     case DI_OP_sparse_attention:
     case DI_OP_engram_gather:
