@@ -9,7 +9,7 @@
 
 enum { DI_LAYERS_MAX_STEPS = 64 };
 
-/* Means over the timed steps of a run. */
+/* Means over the timed steps of a run; of an operation the seconds are the median. */
 typedef struct di_layers_sum {
     double seconds;
     double calls;

@@ -26,12 +26,12 @@ static double call(void (*fn)(void *user, int64_t i), void *user, int64_t first,
 
 void di_timing_run(void (*fn)(void *user, int64_t i), void *user, double seconds, di_timing *out)
 {
-    enum { SAMPLE_US = 20 };
+    enum { SAMPLE_US = 20, LEAST_SAMPLES = 3, SLOW = 10 };
     double samples[DI_TIMING_SAMPLES], total = 0.0;
     size_t n = 0;
     int64_t done = 1, reps = 1;
     const double first = call(fn, user, 0, 1);
-    if (first >= seconds) {
+    if (first >= SLOW * seconds) {
         *out = (di_timing){first, first, 1};
         return;
     }
@@ -48,7 +48,7 @@ void di_timing_run(void (*fn)(void *user, int64_t i), void *user, double seconds
         done += reps;
         total += s;
         samples[n++] = s / (double)reps;
-    } while (total < seconds && n < DI_TIMING_SAMPLES);
+    } while ((total < seconds || n < LEAST_SAMPLES) && n < DI_TIMING_SAMPLES);
     out->median = di_timing_median(samples, n);
     out->minimum = samples[0];
     out->n_calls = done - 1;
