@@ -7,13 +7,9 @@
 
 #include "base/fp.h"
 
-/* e^x, under 1 ulp; 0 below -87.33 (no subnormal results), +inf above 88.72, NaN stays. */
-static inline float di_expf(float x)
+/* y with e^x = y 2^n, y in [0.7, 1.42), for x where di_expf is neither 0 nor infinite. */
+static inline float di_exp_reducedf(float x, float *n_out)
 {
-    if (!(x > -87.33f))
-        return x != x ? x : 0.0f;
-    if (x > 88.72f)
-        return INFINITY;
     const float shift = 0x1.8p23f; /* rounds to nearest integer by addition */
     const float n = (x * 0x1.715476p0f + shift) - shift;
     const float r = (x - n * 0x1.62e400p-1f) - n * 0x1.7f7d1cp-20f;
@@ -23,7 +19,27 @@ static inline float di_expf(float x)
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    const float y = (p * (r * r) + r) + 1.0f;
+    *n_out = n;
+    return (p * (r * r) + r) + 1.0f;
+}
+
+/* di_expf for -87 <= x <= 88. Free of branches. */
+static inline float di_exp_normalf(float x)
+{
+    float n;
+    const float y = di_exp_reducedf(x, &n);
+    return y * di_f32_from_bits((uint32_t)((int32_t)n + 127) << 23);
+}
+
+/* e^x, under 1 ulp; 0 below -87.33 (no subnormal results), +inf above 88.72, NaN stays. */
+static inline float di_expf(float x)
+{
+    if (!(x > -87.33f))
+        return x != x ? x : 0.0f;
+    if (x > 88.72f)
+        return INFINITY;
+    float n;
+    const float y = di_exp_reducedf(x, &n);
     const int32_t e = (int32_t)n;
     if (e > 127) /* 2^128 is no fp32: scale in two steps */
         return y * 0x1p127f * 2.0f;

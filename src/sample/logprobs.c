@@ -4,33 +4,19 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/sum.h"
 
-float di_row_max(const float *row, int32_t n)
-{
-    float lane[DI_LANES];
-    for (int j = 0; j < DI_LANES; j++)
-        lane[j] = -INFINITY;
-    int32_t i = 0;
-    for (; i + DI_LANES <= n; i += DI_LANES)
-        for (int j = 0; j < DI_LANES; j++)
-            lane[j] = row[i + j] > lane[j] ? row[i + j] : lane[j];
-    float max = -INFINITY;
-    for (; i < n; i++)
-        max = row[i] > max ? row[i] : max;
-    for (int j = 0; j < DI_LANES; j++)
-        max = lane[j] > max ? lane[j] : max;
-    return max;
-}
-
-static int32_t rank_of(const float *row, int32_t n, int32_t id)
+/* 1 and the ids of larger values, and of equal ones the lower ids. */
+static int32_t rank_of(const float *row, const float *peaks, int32_t n, int32_t id)
 {
     const float x = row[id];
     int32_t rank = 1;
-    for (int32_t i = 0; i < n; i++)
-        rank += row[i] > x;
-    for (int32_t i = 0; i < id; i++)
-        rank += row[i] == x;
+    for (int32_t first = 0; first < n; first += DI_PEAK_IDS) {
+        if (peaks[first / DI_PEAK_IDS] < x)
+            continue;
+        const int32_t end = n - first < DI_PEAK_IDS ? n : first + DI_PEAK_IDS;
+        for (int32_t i = first; i < end; i++)
+            rank += (row[i] > x) | ((row[i] == x) & (i < id));
+    }
     return rank;
 }
 
@@ -40,18 +26,17 @@ di_status di_logprobs_compute(di_logprobs_buffer *buffer, di_selection *selectio
     const int32_t n = selection->capacity;
     const int32_t n_wanted = n_top < n ? n_top : n;
     DI_TRY(DI_GROW(&buffer->entries, &buffer->cap, (size_t)n_wanted + 1));
-    const float max = di_row_max(row, n);
-    uint64_t sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        sum += di_exp_weight(row[i] - max);
-    const float log_sum = di_log_of_weights(sum);
+    float *const peaks = selection->peaks;
+    (void)di_peaks_find(row, n, peaks); /* the row has no bad values */
+    const float max = di_row_max(peaks, di_n_peaks(n));
+    const float log_sum = di_log_of_weights(di_weights_sum(row, n, max));
 
     buffer->entries[0] = (di_logprob){.token_id = chosen,
                                       .logprob = (row[chosen] - max) - log_sum,
-                                      .rank = rank_of(row, n, chosen)};
+                                      .rank = rank_of(row, peaks, n, chosen)};
     size_t n_entries = 1;
     if (n_wanted > 0) {
-        di_selection_fill(selection, row, -INFINITY);
+        di_selection_fill(selection, row, peaks, di_selection_floor(selection, peaks, n_wanted));
         di_selection_keep_top(selection, n_wanted);
         di_selection_sort(selection);
         for (int32_t i = 0; i < selection->n; i++) {

@@ -24,7 +24,4 @@ DI_WARN_UNUSED di_status di_position_logprobs_copy(di_arena *arena,
                                                    di_position_logprobs *to);
 void di_logprobs_buffer_free(di_logprobs_buffer *buffer);
 
-/* Largest of row[n], without NaN; n >= 1. */
-float di_row_max(const float *row, int32_t n);
-
 #endif

@@ -42,6 +42,17 @@ static inline float di_gumbelf(uint32_t h)
 /* 32 random bits of one token id. */
 uint32_t di_noise_bits(const di_noise_key *key, int32_t token_id);
 
+/* The same of the token ids first, first + 1, ...: out[n]. */
+void di_noise_bits_run(const di_noise_key *key, int32_t first, int32_t n, uint32_t *out);
+
+/* No token whose ~bits are above this has more noise than g. */
+static inline uint32_t di_gumbel_limit(float g)
+{
+    /* -ln(-ln(1 - v)) > g only if v < e^-g; the slack is far above the error of di_gumbelf. */
+    const float v = di_expf(1e-4f - g);
+    return v < 0.99f ? (uint32_t)(v * 0x1p32f) : UINT32_MAX;
+}
+
 /* Gumbel noise of the token ids first, first + 1, ...: out[n]. */
 void di_noise_gumbel(const di_noise_key *key, int32_t first, int32_t n, float *out);
 

@@ -7,15 +7,14 @@
 
 #include "base/checked.h"
 
-enum { NOISE_IDS = 128 /* ids whose noise is made at once; a multiple of 4 */ };
-
 di_status di_sampler_workspace_init(di_sampler_workspace *workspace, int32_t vocab_size)
 {
     di_sampler_workspace fresh = {.vocab_size = vocab_size};
     DI_TRY(di_selection_init(&fresh.selection, vocab_size));
     fresh.scores = malloc((size_t)vocab_size * sizeof(float));
-    if (!fresh.scores) {
-        di_selection_free(&fresh.selection);
+    fresh.peaks = malloc((size_t)di_n_peaks(vocab_size) * sizeof(float));
+    if (!fresh.scores || !fresh.peaks) {
+        di_sampler_workspace_free(&fresh);
         return di_fail_memory((size_t)vocab_size * sizeof(float), "the sampler's scores");
     }
     *workspace = fresh;
@@ -27,12 +26,14 @@ void di_sampler_workspace_free(di_sampler_workspace *workspace)
     di_selection_free(&workspace->selection);
     di_logprobs_buffer_free(&workspace->logprobs);
     free(workspace->scores);
+    free(workspace->peaks);
     *workspace = (di_sampler_workspace){0};
 }
 
 size_t di_sampler_workspace_bytes(int32_t vocab_size)
 {
-    return di_selection_bytes(vocab_size) + (size_t)vocab_size * sizeof(float);
+    return di_selection_bytes(vocab_size) +
+           (size_t)(vocab_size + di_n_peaks(vocab_size)) * sizeof(float);
 }
 
 di_status di_sampler_state_init(di_sampler_state *state, const di_sampler_setup *setup)
@@ -85,17 +86,29 @@ di_status di_logits_check(const float *logits, int32_t vocab_size, int64_t posit
                    (int)n_bad, (int)vocab_size);
 }
 
-/* Bias, penalties and bans, in place. */
-static di_status adjust(const di_sampler_state *state, int64_t position, float *scores)
+/* Bans the ids that would end the output, of which it is too short. */
+static bool bans_are_on(const di_sampler_state *state)
+{
+    return state->n_output < state->setup.params->min_tokens && state->setup.n_finish_ids > 0;
+}
+
+static bool is_adjusted(const di_sampler_state *state)
+{
+    return state->setup.params->n_logit_bias > 0 || state->counts.seen || bans_are_on(state);
+}
+
+/* Bias, penalties and bans, in place; new peaks. */
+static di_status adjust(const di_sampler_state *state, int64_t position, float *scores,
+                        float *peaks)
 {
     const di_sampler_setup *setup = &state->setup;
-    const bool is_short = state->n_output < setup->params->min_tokens;
     di_logit_bias_apply(setup->params, scores);
     if (state->counts.seen)
         di_penalties_apply(setup->params, &state->counts, scores);
-    for (size_t i = 0; is_short && i < setup->n_finish_ids; i++)
+    for (size_t i = 0; bans_are_on(state) && i < setup->n_finish_ids; i++)
         scores[setup->finish_ids[i]] = -INFINITY;
-    if (di_row_max(scores, setup->vocab_size) == -INFINITY)
+    (void)di_peaks_find(scores, setup->vocab_size, peaks); /* adjusting makes no bad values */
+    if (di_row_max(peaks, di_n_peaks(setup->vocab_size)) == -INFINITY)
         return di_fail(DI_ERR_RUNTIME,
                        "sampling for position %lld: found every token banned (logit_bias, "
                        "min_tokens, logits of -inf), wanted one that is not",
@@ -103,22 +116,17 @@ static di_status adjust(const di_sampler_state *state, int64_t position, float *
     return DI_OK;
 }
 
-static int32_t argmax(const float *scores, int32_t n)
+/* scores = (row - max) / temperature: nothing above 0, and 0 for the largest whatever the
+ * temperature. It never changes an order, so the peaks stay peaks. */
+static void scale(const float *row, int32_t n, double temperature, float *scores, float *peaks)
 {
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (scores[i] > scores[best])
-            best = i;
-    return best;
-}
-
-/* (x - max) / temperature: nothing above 0, and 0 for the largest whatever the temperature. */
-static void scale(float *scores, int32_t n, double temperature)
-{
-    const float max = di_row_max(scores, n);
+    const int32_t n_peaks = di_n_peaks(n);
+    const float max = di_row_max(peaks, n_peaks);
     const float t = fminf(fmaxf((float)temperature, FLT_MIN), FLT_MAX);
     for (int32_t i = 0; i < n; i++)
-        scores[i] = (scores[i] - max) / t;
+        scores[i] = (row[i] - max) / t;
+    for (int32_t i = 0; i < n_peaks; i++)
+        peaks[i] = (peaks[i] - max) / t;
 }
 
 static bool filters_are_on(const di_sampling_params *p, int32_t vocab_size)
@@ -126,18 +134,45 @@ static bool filters_are_on(const di_sampling_params *p, int32_t vocab_size)
     return p->min_p > 0.0 || (p->top_k > 0 && p->top_k < vocab_size) || p->top_p < 1.0;
 }
 
-/* min-p, top-k, top-p over scaled scores; what is left is in the selection, ids ascending. */
-static void filter(const di_sampling_params *p, const float *scores, di_selection *selection)
+/* Of at most n values a sum of weights: those below this have at most `rest` together. */
+static float floor_of_mass(uint64_t rest, int32_t n)
 {
+    const uint64_t each = rest / (uint64_t)n;
+    return each < 2 ? -INFINITY : di_logf((float)each * 0x1p-40f) - 1e-3f; /* slack: ten bits */
+}
+
+/* The weight that top-p keeps, of a sum. */
+static uint64_t cut_of(const di_sampling_params *p, uint64_t sum)
+{
+    const uint64_t limit = (uint64_t)ceil(p->top_p * (double)sum);
+    return limit > 0 ? limit : 1;
+}
+
+/* min-p, top-k, top-p over scaled scores; what is left is in the selection, ids ascending. */
+static void filter(const di_sampling_params *p, const float *scores, const float *peaks,
+                   di_selection *selection)
+{
+    const int32_t n = selection->capacity;
+    const bool has_top_k = p->top_k > 0 && p->top_k < n;
     const float min_p = fmaxf((float)p->min_p, FLT_MIN);
-    di_selection_fill(selection, scores, p->min_p > 0.0 ? di_logf(min_p) : -INFINITY);
-    if (p->top_k > 0)
+    float floor = p->min_p > 0.0 ? di_logf(min_p) : -INFINITY;
+    uint64_t limit = 0;
+    if (has_top_k) {
+        floor = fmaxf(floor, di_selection_floor(selection, peaks, p->top_k));
+    } else if (p->min_p <= 0.0) { /* top-p of all: the sum tells how small a token may be */
+        const uint64_t sum = di_weights_sum(scores, n, 0.0f);
+        limit = cut_of(p, sum);
+        floor = limit < sum ? floor_of_mass(sum - limit, n) : -INFINITY;
+    }
+    di_selection_fill(selection, scores, peaks, floor);
+    if (has_top_k)
         di_selection_keep_top(selection, p->top_k);
     if (p->top_p >= 1.0)
         return;
     const uint64_t sum = di_selection_weigh(selection, 0.0f);
-    const uint64_t limit = (uint64_t)ceil(p->top_p * (double)sum);
-    di_selection_keep_mass(selection, limit > 0 ? limit : 1);
+    if (has_top_k || p->min_p > 0.0)
+        limit = cut_of(p, sum);
+    di_selection_keep_mass(selection, limit);
 }
 
 /* -inf for what the filter took. */
@@ -153,45 +188,63 @@ static void mask_scores(const di_selection *selection, float *scores)
         scores[next] = -INFINITY;
 }
 
-/* Largest score + noise; equal ones: the lowest id. */
-static int32_t choose_of_all(const di_noise_key *key, const float *scores, int32_t n)
+/* The best score + noise so far; equal ones: the lowest id. */
+typedef struct best_choice {
+    float value;
+    int32_t id;
+} best_choice;
+
+static void try_choice(best_choice *best, float score, uint32_t bits, int32_t id)
 {
-    float gumbel[NOISE_IDS];
-    float best = -INFINITY;
-    int32_t best_id = 0;
-    for (int32_t first = 0; first < n; first += NOISE_IDS) {
-        const int32_t count = (int32_t)di_min_i64(NOISE_IDS, n - first);
-        if (di_row_max(scores + first, count) + DI_GUMBEL_MAX < best)
-            continue; /* no noise lifts any of these over the best */
-        di_noise_gumbel(key, first, count, gumbel);
-        for (int32_t i = 0; i < count; i++) {
-            const float y = scores[first + i] + gumbel[i];
-            if (y > best) {
-                best = y;
-                best_id = first + i;
-            }
-        }
+    const float y = score + di_gumbelf(bits);
+    if (y > best->value || (y == best->value && id < best->id))
+        *best = (best_choice){y, id};
+}
+
+/* Tokens [first, first + n) of a block whose scores are at most `peak`: only those are looked at
+ * whose noise may lift them to the best. */
+static void choose_of_block(const di_noise_key *key, const float *scores, int32_t first, int32_t n,
+                            float peak, best_choice *best)
+{
+    uint32_t bits[DI_PEAK_IDS];
+    di_noise_bits_run(key, first, n, bits);
+    const uint32_t least = ~di_gumbel_limit(best->value - peak);
+    int32_t n_near = 0;
+    for (int32_t i = 0; i < n; i++)
+        n_near += bits[i] >= least;
+    for (int32_t i = 0; n_near > 0 && i < n; i++)
+        if (bits[i] >= least)
+            try_choice(best, scores[first + i], bits[i], first + i);
+}
+
+/* Scores of at most 0, and 0 for the largest: that token's noise is at least -ln(33 ln 2), which
+ * keeps the best and what comes near it within a few units of 0. */
+static int32_t choose_of_all(const di_noise_key *key, const float *scores, const float *peaks,
+                             int32_t n)
+{
+    const int32_t top = di_peaks_argmax(scores, n, peaks);
+    best_choice best = {-INFINITY, 0};
+    try_choice(&best, scores[top], di_noise_bits(key, top), top);
+    for (int32_t first = 0; first < n; first += DI_PEAK_IDS) {
+        const float peak = peaks[first / DI_PEAK_IDS];
+        if (peak + DI_GUMBEL_MAX < best.value)
+            continue; /* no noise lifts any of these to the best */
+        choose_of_block(key, scores, first, (int32_t)di_min_i64(DI_PEAK_IDS, n - first), peak,
+                        &best);
     }
-    return best_id;
+    return best.id;
 }
 
 static int32_t choose_of_selection(const di_noise_key *key, const float *scores,
                                    const di_selection *selection)
 {
-    float best = -INFINITY;
-    int32_t best_id = 0;
+    best_choice best = {-INFINITY, 0};
     for (int32_t i = 0; i < selection->n; i++) {
         const int32_t id = selection->id[i];
-        const float score = scores[id];
-        if (score + DI_GUMBEL_MAX < best)
-            continue;
-        const float y = score + di_gumbelf(di_noise_bits(key, id));
-        if (y > best) {
-            best = y;
-            best_id = id;
-        }
+        if (scores[id] + DI_GUMBEL_MAX >= best.value)
+            try_choice(&best, scores[id], di_noise_bits(key, id), id);
     }
-    return best_id;
+    return best.id;
 }
 
 static di_noise_key noise_key(const di_sampler_state *state, int64_t position)
@@ -202,23 +255,24 @@ static di_noise_key noise_key(const di_sampler_state *state, int64_t position)
                           .sample = state->setup.sample_index};
 }
 
+/* From a row (logits, or scores if they were adjusted) and its peaks. */
 static int32_t choose(di_sampler_workspace *workspace, const di_sampler_state *state,
-                      int64_t position)
+                      const float *row, int64_t position)
 {
     const di_sampling_params *p = state->setup.params;
     const int32_t n = workspace->vocab_size;
-    float *const scores = workspace->scores;
+    float *const scores = workspace->scores, *const peaks = workspace->peaks;
     if (p->temperature == 0.0)
-        return argmax(scores, n);
+        return di_peaks_argmax(row, n, peaks);
     const di_noise_key key = noise_key(state, position);
-    scale(scores, n, p->temperature);
+    scale(row, n, p->temperature, scores, peaks);
     if (!filters_are_on(p, n))
-        return choose_of_all(&key, scores, n);
-    filter(p, scores, &workspace->selection);
+        return choose_of_all(&key, scores, peaks, n);
+    filter(p, scores, peaks, &workspace->selection);
     const bool is_dense = workspace->selection.n > n / 8; /* then whole runs of noise are cheaper */
     if (is_dense || (p->n_logprobs >= 0 && p->processed_logprobs))
         mask_scores(&workspace->selection, scores);
-    return is_dense ? choose_of_all(&key, scores, n)
+    return is_dense ? choose_of_all(&key, scores, peaks, n)
                     : choose_of_selection(&key, scores, &workspace->selection);
 }
 
@@ -231,14 +285,22 @@ di_status di_sample(di_sampler_workspace *workspace, const di_sampler_state *sta
     if (position < 0 || position > UINT32_MAX)
         return di_fail(DI_ERR_ARGUMENT, "position: found %lld, wanted 0 to %lld",
                        (long long)position, (long long)UINT32_MAX);
-    DI_TRY(di_logits_check(logits, n, position));
-    memcpy(workspace->scores, logits, (size_t)n * sizeof *logits);
-    DI_TRY(adjust(state, position, workspace->scores));
-    di_sample_out result = {.token_id = choose(workspace, state, position)};
+    const int32_t n_bad = di_peaks_find(logits, n, workspace->peaks);
+    if (n_bad > 0 || di_row_max(workspace->peaks, di_n_peaks(n)) == -INFINITY)
+        return di_logits_check(logits, n, position); /* says what is wrong */
+    const float *row = logits;
+    if (is_adjusted(state)) {
+        memcpy(workspace->scores, logits, (size_t)n * sizeof *logits);
+        DI_TRY(adjust(state, position, workspace->scores, workspace->peaks));
+        row = workspace->scores;
+    }
+    di_sample_out result = {.token_id = choose(workspace, state, row, position)};
+    if (p->temperature != 0.0)
+        row = workspace->scores;
     if (p->n_logprobs >= 0)
         DI_TRY(di_logprobs_compute(&workspace->logprobs, &workspace->selection,
-                                   p->processed_logprobs ? workspace->scores : logits,
-                                   result.token_id, p->n_logprobs, &result.logprobs));
+                                   p->processed_logprobs ? row : logits, result.token_id,
+                                   p->n_logprobs, &result.logprobs));
     *out = result;
     return DI_OK;
 }

@@ -16,6 +16,7 @@
 typedef struct di_sampler_workspace {
     int32_t vocab_size;
     float *scores; /* [vocab_size]: the row on its way through the steps */
+    float *peaks;  /* [di_n_peaks(vocab_size)]: no value of the row is above its block's */
     di_selection selection;
     di_logprobs_buffer logprobs;
 } di_sampler_workspace;

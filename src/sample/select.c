@@ -19,8 +19,9 @@ di_status di_selection_init(di_selection *selection, int32_t vocab_size)
                           .id = malloc(n * sizeof(int32_t)),
                           .key = malloc(n * sizeof(uint32_t)),
                           .weight = malloc(n * sizeof(uint64_t)),
-                          .histogram = malloc(N_BINS * sizeof(uint64_t))};
-    if (!fresh.id || !fresh.key || !fresh.weight || !fresh.histogram) {
+                          .histogram = malloc(N_BINS * sizeof(uint64_t)),
+                          .peaks = malloc((size_t)di_n_peaks(vocab_size) * sizeof(float))};
+    if (!fresh.id || !fresh.key || !fresh.weight || !fresh.histogram || !fresh.peaks) {
         di_selection_free(&fresh);
         return di_fail_memory(di_selection_bytes(vocab_size), "the sampler's candidates");
     }
@@ -34,13 +35,14 @@ void di_selection_free(di_selection *selection)
     free(selection->key);
     free(selection->weight);
     free(selection->histogram);
+    free(selection->peaks);
     *selection = (di_selection){0};
 }
 
 size_t di_selection_bytes(int32_t vocab_size)
 {
     return (size_t)vocab_size * (sizeof(int32_t) + sizeof(uint32_t) + sizeof(uint64_t)) +
-           N_BINS * sizeof(uint64_t);
+           N_BINS * sizeof(uint64_t) + (size_t)di_n_peaks(vocab_size) * sizeof(float);
 }
 
 /* Larger value, larger key; -0 and +0 have one key. */
@@ -55,17 +57,30 @@ static float value_of(uint32_t key)
     return di_f32_from_bits(key & 0x80000000u ? key ^ 0x80000000u : ~key);
 }
 
-void di_selection_fill(di_selection *selection, const float *row, float floor)
+/* Adds the values of ids [first, end) that are >= floor and not -inf. */
+static int32_t take(di_selection *selection, const float *row, int32_t first, int32_t end,
+                    float floor)
 {
-    int32_t n = 0;
-    for (int32_t id = 0; id < selection->capacity; id++) {
+    int32_t n = selection->n;
+    for (int32_t id = first; id < end; id++) {
         if (!(row[id] >= floor) || row[id] == -INFINITY)
             continue;
         selection->id[n] = id;
         selection->key[n] = key_of(row[id]);
         n++;
     }
-    selection->n = n;
+    return selection->n = n;
+}
+
+void di_selection_fill(di_selection *selection, const float *row, const float *peaks, float floor)
+{
+    const int32_t n = selection->capacity;
+    selection->n = 0;
+    for (int32_t b = 0; b < di_n_peaks(n); b++) {
+        const int32_t first = b * DI_PEAK_IDS, left = n - first;
+        if (peaks[b] >= floor)
+            take(selection, row, first, first + (left < DI_PEAK_IDS ? left : DI_PEAK_IDS), floor);
+    }
 }
 
 uint64_t di_selection_weigh(di_selection *selection, float max)
@@ -153,6 +168,27 @@ void di_selection_keep_top(di_selection *selection, int32_t n_top)
 void di_selection_keep_mass(di_selection *selection, uint64_t limit)
 {
     keep_prefix(selection, true, limit);
+}
+
+float di_selection_floor(di_selection *selection, const float *peaks, int32_t n_top)
+{
+    const int32_t n = di_n_peaks(selection->capacity);
+    if (n_top > n)
+        return -INFINITY;
+    selection->n = 0;
+    if (take(selection, peaks, 0, n, -INFINITY) < n_top)
+        return -INFINITY;
+    cut at = {0};
+    (void)find_cut(selection, false, (uint64_t)n_top, &at);
+    return value_of(at.key);
+}
+
+uint64_t di_weights_sum(const float *row, int32_t n, float max)
+{
+    uint64_t sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        sum += di_exp_weight(row[i] - max);
+    return sum;
 }
 
 static void sift_down(uint64_t *heap, int32_t root, int32_t n)

@@ -69,17 +69,18 @@ static void assert_kept(const di_selection *selection, const int32_t *order, int
 static void top_of_every_size(void **state)
 {
     (void)state;
-    float row[MOST];
+    float row[MOST], peaks[MOST];
     int32_t order[MOST];
     for (uint32_t round = 0; round < 40; round++) {
         const int32_t n = 1 + (int32_t)(round * 7) % MOST;
         di_selection selection;
         assert_int_equal(di_selection_init(&selection, n), DI_OK);
         random_row(round, (int)round % 4, n, row);
+        di_peaks_find(row, n, peaks);
         const float floor = round % 3 ? -INFINITY : -1.0f;
         const int32_t count = reference_order(row, n, floor, order);
         for (int32_t k = 1; k <= n + 1; k++) {
-            di_selection_fill(&selection, row, floor);
+            di_selection_fill(&selection, row, peaks, floor);
             di_selection_keep_top(&selection, k);
             assert_kept(&selection, order, k < count ? k : count);
             di_selection_sort(&selection);
@@ -101,13 +102,14 @@ static float max_of(const float *row, int32_t n)
 static void mass_of_every_size(void **state)
 {
     (void)state;
-    float row[MOST];
+    float row[MOST], peaks[MOST];
     int32_t order[MOST];
     for (uint32_t round = 0; round < 24; round++) {
         const int32_t n = 1 + (int32_t)(round * 11) % 120;
         di_selection selection;
         assert_int_equal(di_selection_init(&selection, n), DI_OK);
         random_row(round, (int)round % 3, n, row);
+        di_peaks_find(row, n, peaks);
         const float max = max_of(row, n);
         const int32_t count = reference_order(row, n, -INFINITY, order);
         uint64_t sum = 0;
@@ -119,7 +121,7 @@ static void mass_of_every_size(void **state)
                 int32_t kept = 0;
                 for (; kept < count && before < limit; kept++)
                     before += di_exp_weight(row[order[kept]] - max);
-                di_selection_fill(&selection, row, -INFINITY);
+                di_selection_fill(&selection, row, peaks, -INFINITY);
                 const uint64_t total = di_selection_weigh(&selection, max);
                 assert_true(total >= sum);
                 di_selection_keep_mass(&selection, limit);
