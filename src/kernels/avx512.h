@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/fp.h"
 
@@ -67,6 +68,53 @@ static inline float di_total512(__m512 x)
     const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+}
+
+/* The totals of four sums, each as di_total512 adds them, in lanes 0, 4, 8, 12. */
+static inline __m512 di_total4_512(__m512 a, __m512 b, __m512 c, __m512 d)
+{
+    const __m512 ab =
+        _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    const __m512 cd =
+        _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+    const __m512 s =
+        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    const __m512 t = _mm512_add_ps(s, _mm512_permute_ps(s, 0x4e));
+    return _mm512_add_ps(t, _mm512_permute_ps(t, 0xb1));
+}
+
+/* Its four results. */
+static inline void di_split4(__m512 totals, float out[4])
+{
+    out[0] = _mm512_cvtss_f32(totals);
+    out[1] = _mm_cvtss_f32(_mm512_extractf32x4_ps(totals, 1));
+    out[2] = _mm_cvtss_f32(_mm512_extractf32x4_ps(totals, 2));
+    out[3] = _mm_cvtss_f32(_mm512_extractf32x4_ps(totals, 3));
+}
+
+/* di_e4m3_to_f32 of each code, NaN included. As fp16 bits a code is its value times 2^-8. */
+static inline __m512 di_e4m3_512(__m128i codes)
+{
+    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7),
+                                          _mm256_set1_epi16((short)0xbfff));
+    const __mmask16 is_nan =
+        _mm_cmpeq_epi8_mask(_mm_and_si128(codes, _mm_set1_epi8(0x7f)), _mm_set1_epi8(0x7f));
+    const __m512 value = _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0f));
+    return _mm512_mask_mov_ps(value, is_nan, _mm512_set1_ps(__builtin_nanf("")));
+}
+
+/* The values of 16 e2m1 codes in 8 bytes, in order. */
+static inline __m512 di_e2m1_512(const uint8_t *codes)
+{
+    const __m512 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, 0.0f,
+                                         -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    const __m512i shifts =
+        _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+    int32_t words[2];
+    memcpy(words, codes, sizeof words);
+    const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set1_epi32(words[0])),
+                                            _mm256_set1_epi32(words[1]), 1);
+    return _mm512_permutexvar_ps(_mm512_srlv_epi32(both, shifts), values);
 }
 
 /* di_expf of each lane: the same operations in the same order. */

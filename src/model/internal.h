@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/sparse_attention/sparse_attention.h"
 #include "model/forward.h"
 
 /* Waking the pool costs more than this many multiply-adds: smaller jobs run on the calling thread.
@@ -50,8 +51,9 @@ DI_WARN_UNUSED di_status di_attention(di_pass *pass, int layer, const di_bf16 *x
 /* Bytes of one worker's scratch: what any kernel needs, a multiple of 64. */
 static inline int64_t di_worker_scratch_bytes(const di_config *config)
 {
-    const int64_t keys = config->sliding_window + config->index_topk;
-    const int64_t attention = keys * (config->head_dim + 1) * (int64_t)sizeof(float);
+    const int64_t attention =
+        di_sparse_attention_scratch(config->sliding_window, config->index_topk, config->head_dim) *
+        (int64_t)sizeof(float);
     return (di_max_i64(attention, DI_GEMM_SCRATCH_BYTES) + 63) / 64 * 64;
 }
 /* compressor.c: adds the compressed entries and index keys that x completes. */

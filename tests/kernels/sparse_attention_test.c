@@ -127,7 +127,7 @@ static void check(const shape *s, di_pattern pattern, float sink_scale)
             di_block_table_random(&c, &rng, s->positions[row] / s->block_len + 1, N_BLOCKS);
         compressed_tables[row] = di_block_table_random(&c, &rng, 30, N_BLOCKS);
     }
-    const int64_t n_scratch = (s->window_len + s->topk) * (s->head_dim + 1);
+    const int64_t n_scratch = di_sparse_attention_scratch(s->window_len, s->topk, s->head_dim);
     const di_sparse_attention_args args = {
         .q = q,
         .sink = sink,

@@ -216,14 +216,7 @@ DI_INLINE __m512 di_total4(di_gemm_format format, __m512 a, __m512 b, __m512 c, 
         c = _mm512_permutexvar_ps(natural, c);
         d = _mm512_permutexvar_ps(natural, d);
     }
-    const __m512 ab =
-        _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-    const __m512 cd =
-        _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
-    const __m512 s =
-        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
-    const __m512 t = _mm512_add_ps(s, _mm512_permute_ps(s, 0x4e));
-    return _mm512_add_ps(t, _mm512_permute_ps(t, 0xb1));
+    return di_total4_512(a, b, c, d);
 }
 
 DI_INLINE void di_put(const di_gemm_block *b, int row, int64_t column, float value)
@@ -232,14 +225,6 @@ DI_INLINE void di_put(const di_gemm_block *b, int row, int64_t column, float val
         ((float *)b->y[row])[column - b->y_first] = value;
     else
         ((di_bf16 *)b->y[row])[column - b->y_first] = di_f32_to_bf16(value);
-}
-
-DI_INLINE void di_put4(__m512 totals, float out[4])
-{
-    out[0] = _mm512_cvtss_f32(totals);
-    out[1] = _mm_cvtss_f32(_mm512_extractf32x4_ps(totals, 1));
-    out[2] = _mm_cvtss_f32(_mm512_extractf32x4_ps(totals, 2));
-    out[3] = _mm_cvtss_f32(_mm512_extractf32x4_ps(totals, 3));
 }
 
 /* ------------------------------------------------------------------- few rows */
@@ -304,9 +289,9 @@ DI_INLINE bool di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_sc
     for (int r = 0; r < rows; r++) {
         float out[4];
         const __m512 zero = _mm512_setzero_ps();
-        di_put4(di_total4(format, sum[r][0], columns > 1 ? sum[r][1] : zero,
-                          columns > 2 ? sum[r][2] : zero, columns > 3 ? sum[r][3] : zero),
-                out);
+        di_split4(di_total4(format, sum[r][0], columns > 1 ? sum[r][1] : zero,
+                            columns > 2 ? sum[r][2] : zero, columns > 3 ? sum[r][3] : zero),
+                  out);
         for (int c = 0; c < columns; c++)
             di_put(b, r, column + c * stride, out[c]);
     }
@@ -498,9 +483,9 @@ DI_INLINE void di_panel_columns(const di_gemm_block *b, di_gemm_format format, i
         for (int c = 0; c < columns; c++) {
             const __m512 *s = work->sums + t * tile_sums + c;
             float out[4];
-            di_put4(di_total4(format, s[0], s[DI_PANEL_COLUMNS], s[2 * DI_PANEL_COLUMNS],
-                              s[3 * DI_PANEL_COLUMNS]),
-                    out);
+            di_split4(di_total4(format, s[0], s[DI_PANEL_COLUMNS], s[2 * DI_PANEL_COLUMNS],
+                                s[3 * DI_PANEL_COLUMNS]),
+                      out);
             for (int r = 0; r < 4 && t * 4 + r < b->n_rows; r++)
                 di_put(b, t * 4 + r, column + c, out[r]);
         }

@@ -1,7 +1,8 @@
 /* Attention of each query over its window and its selected compressed entries, with a sink logit
  * per head in the denominator only (model spec 4.2). Keys are values. Probabilities stay fp32. Key
- * order: window entries by position, then compressed entries by index. Items: n_rows * n_heads,
- * item = row * n_heads + head. head_dim is a multiple of 32. */
+ * order: window entries by position, then compressed entries by index. Scores are lanes16 sums over
+ * the channels; a channel of the output is a chain of fused multiply-adds over the keys. Items:
+ * n_rows * n_heads, item = row * n_heads + head. head_dim is a multiple of 32. */
 #ifndef DI_KERNELS_SPARSE_ATTENTION_H
 #define DI_KERNELS_SPARSE_ATTENTION_H
 
@@ -27,8 +28,19 @@ typedef struct di_sparse_attention_args {
     const int32_t *counts;                   /* [n_rows] */
     int64_t index_stride;
 
-    float *scratch;         /* per worker: (window_len + index_stride) * (head_dim + 1) */
+    float *scratch;         /* per worker: di_sparse_attention_scratch, aligned to 64 bytes */
     int64_t scratch_stride; /* floats from one worker's scratch to the next one's */
 } di_sparse_attention_args;
+
+enum { DI_ATTENTION_HEADS = 64 }; /* heads that a kernel may take at once */
+
+/* Floats of one worker's scratch: the decoded keys, and queries and probabilities of some heads. A
+ * multiple of 16. */
+static inline int64_t di_sparse_attention_scratch(int64_t window_len, int64_t index_stride,
+                                                  int64_t head_dim)
+{
+    const int64_t n_keys = (window_len + index_stride + 15) / 16 * 16;
+    return n_keys * head_dim + DI_ATTENTION_HEADS * (head_dim + n_keys);
+}
 
 #endif

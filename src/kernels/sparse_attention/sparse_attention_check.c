@@ -49,7 +49,8 @@ di_status di_sparse_attention_case(di_op_case *c)
     DI_TRY(di_op_rows_int(c, 1, 0, (int32_t)args.index_stride, &counts));
     for (int64_t i = 0; i < c->n_rows * args.index_stride; i++) /* gaps to ascending indices */
         indices[i] += i % args.index_stride ? indices[i - 1] : -1;
-    args.scratch_stride = (args.window_len + args.index_stride) * (args.head_dim + 1);
+    args.scratch_stride =
+        di_sparse_attention_scratch(args.window_len, args.index_stride, args.head_dim);
     DI_TRY(DI_ARENA_NEW(c->arena, (size_t)(DI_OP_WORKERS * args.scratch_stride), &args.scratch));
     DI_TRY(di_op_output_new(c, DI_BF16, args.n_heads * args.head_dim, (void **)&args.out));
     args.q = q;

@@ -66,7 +66,7 @@ static void attend(const di_sparse_attention_args *a, int64_t item, const float 
         const int64_t width = di_min_i64(TILE, dim - c0);
         for (int64_t i = 0; i < n; i++)
             for (int64_t c = 0; c < width; c++)
-                acc[c] += p[i] * keys[i * dim + c0 + c];
+                acc[c] = __builtin_fmaf(p[i], keys[i * dim + c0 + c], acc[c]);
         for (int64_t c = 0; c < width; c++)
             a->out[item * dim + c0 + c] = di_f32_to_bf16(acc[c] / sum);
     }
