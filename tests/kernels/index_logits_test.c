@@ -9,7 +9,9 @@
 #include "compare.h"
 #include "kernel_case.h"
 #include "base/checked.h"
+#include "kernels/all.h"
 #include "kernels/index_logits/index_logits.h"
+#include "kernels/quantize/quantize.h"
 #include "paged_store.h"
 
 typedef struct shape {
@@ -19,10 +21,8 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 32, 4, {1, 0, 7, 3}},
-    {4, 64, 64, {63, 64, 65, 200}},
-    {3, 96, 32, {129, 5, 128, 0}},
-    {32, 128, 64, {70, 1, 2, 33}},
+    {1, 32, 4, {1, 0, 7, 3}},      {4, 64, 64, {63, 64, 65, 200}}, {3, 96, 32, {129, 5, 128, 0}},
+    {32, 128, 64, {70, 1, 2, 33}}, {5, 160, 8, {97, 31, 32, 95}},  {8, 256, 16, {48, 16, 17, 130}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0], N_ROWS = 4 };
 
@@ -73,6 +73,9 @@ static void check(const shape *s, di_pattern pattern)
     int32_t *n_visible = di_case_input(&c, N_ROWS, sizeof *n_visible);
     di_bf16 *scores = di_case_output(&c, N_ROWS * most, DI_BF16);
     di_fill_bf16(&rng, pattern, q, N_ROWS * s->n_heads * s->dim);
+    const di_quantize_args rounding = {
+        .x = q, .y = q, .dim = s->dim, .x_stride = s->dim, .y_stride = s->dim};
+    di_quantize_q4i_ref(&rounding, 0, N_ROWS * s->n_heads, 0);
     di_fill_bf16(&rng, DI_PATTERN_NORMAL, w, N_ROWS * s->n_heads);
     memcpy(n_visible, s->n_visible, sizeof s->n_visible);
     const int32_t *tables[N_ROWS];

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "core/config_keys.h"
 #include "kernels/hyper_connection/hyper_connection.h"
-#include "kernels/index_logits/index_logits.h"
 #include "kernels/kernel.h"
 #include "model/plan.h"
 
@@ -165,7 +164,6 @@ static double largest_of(const char *section, const char *key)
 static void limits_cover_the_configurations(void **state)
 {
     (void)state;
-    assert_true(largest_of("text_config", "index_head_dim") <= DI_INDEX_DIM_LIMIT);
     assert_true(largest_of("text_config", "hc_mult") <= DI_HC_LIMIT);
 }
 
