@@ -6,13 +6,14 @@
 #include "batch.h"
 #include "commands.h"
 #include "model.h"
+#include "stats.h"
 
-enum { KEY_OVERWRITE = 0x400, DEFAULT_MAX_SEQS = 256 };
+enum { KEY_OVERWRITE = 0x400, KEY_STATS, DEFAULT_MAX_SEQS = 256 };
 
 typedef struct batch_args {
     di_engine_args engine;
     const char *input, *output;
-    bool is_fresh, is_quiet;
+    bool is_fresh, is_quiet, has_stats;
 } batch_args;
 
 static const struct argp_option options[] = {
@@ -22,6 +23,7 @@ static const struct argp_option options[] = {
      "there is kept and not done again"},
     {"overwrite", KEY_OVERWRITE, NULL, 0, "drop what the output file holds"},
     {"quiet", 'q', NULL, 0, "no progress on stderr"},
+    {"stats", KEY_STATS, NULL, 0, "at the end what the engine has done, on stderr"},
     {NULL},
 };
 
@@ -52,6 +54,9 @@ static error_t parse_batch(int key, char *arg, struct argp_state *state)
         return 0;
     case 'q':
         args->is_quiet = true;
+        return 0;
+    case KEY_STATS:
+        args->has_stats = true;
         return 0;
     case ARGP_KEY_END:
         return check_files(args, state);
@@ -109,6 +114,8 @@ static di_exit run_with_model(const batch_args *args, di_batch_run *run, char *p
         di_batch_progress_start(run->progress);
         code = di_batch_run_all(run);
         di_batch_progress_finish(run->progress, run->output->n_kept);
+        if (args->has_stats)
+            di_app_print_stats(run->engine);
     } else {
         code = di_app_fail_status(status, NULL);
     }

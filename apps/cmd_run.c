@@ -8,6 +8,7 @@
 #include "prompt.h"
 #include "reply.h"
 #include "run_json.h"
+#include "stats.h"
 
 typedef struct run_args {
     di_engine_args engine;
@@ -16,16 +17,18 @@ typedef struct run_args {
     bool is_json;
     bool has_echo;
     bool is_verbose;
+    bool has_stats;
     int32_t n_samples;
 } run_args;
 
-enum { KEY_JSON = 0x400, KEY_ECHO, KEY_SAMPLES };
+enum { KEY_JSON = 0x400, KEY_ECHO, KEY_SAMPLES, KEY_STATS };
 
 static const struct argp_option options[] = {
     {"json", KEY_JSON, NULL, 0, "one JSON object a prompt, each on one line, instead of text"},
     {"echo", KEY_ECHO, NULL, 0, "the prompt's text first"},
     {"n", KEY_SAMPLES, "N", 0, "samples of each prompt, 1 to 128; default 1"},
     {"verbose", 'v', NULL, 0, "a line of counts and times a prompt, on stderr"},
+    {"stats", KEY_STATS, NULL, 0, "at the end what the engine has done, on stderr"},
     {NULL},
 };
 
@@ -52,6 +55,9 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
         return error;
     case 'v':
         args->is_verbose = true;
+        return 0;
+    case KEY_STATS:
+        args->has_stats = true;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -297,6 +303,8 @@ static di_exit run_with_model(const run_args *args, const di_prompt_list *list)
         const di_status status = di_engine_create(model, &args->engine.options, &self.engine);
         code = status == DI_OK ? run_all(&self, list) : di_app_fail_status(status, NULL);
     }
+    if (args->has_stats && self.engine != NULL)
+        di_app_print_stats(self.engine);
     di_engine_destroy(self.engine);
     di_model_close(model);
     return code;
