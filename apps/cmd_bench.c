@@ -314,15 +314,17 @@ static di_exit bench_layers(int argc, char **argv)
 static const struct benchmark {
     const char *name;
     di_exit (*run)(int argc, char **argv);
-} benchmarks[] = {{"kernels", bench_kernels}, {"layers", bench_layers}};
+} benchmarks[] = {
+    {"kernels", bench_kernels}, {"layers", bench_layers}, {"experts", di_cmd_bench_experts}};
 
 static di_exit help(const char *name, FILE *out, di_exit code)
 {
     fprintf(out,
-            "Usage: %s kernels|layers [OPTION...]\n"
-            "       %s kernels|layers --help\n"
+            "Usage: %s kernels|layers|experts [OPTION...]\n"
+            "       %s kernels|layers|experts --help\n"
             "  kernels    times every kernel at the released model's shapes\n"
-            "  layers     times layers of the released model's shape in the forward pass\n",
+            "  layers     times layers of the released model's shape in the forward pass\n"
+            "  experts    times reading a checkpoint's experts from disk\n",
             name, name);
     return code;
 }
@@ -344,5 +346,6 @@ di_exit di_cmd_bench(int argc, char **argv)
         free(name);
         return code;
     }
-    return di_app_fail(DI_EXIT_USAGE, "unknown benchmark '%s', wanted kernels or layers", argv[1]);
+    return di_app_fail(DI_EXIT_USAGE, "unknown benchmark '%s', wanted kernels, layers or experts",
+                       argv[1]);
 }

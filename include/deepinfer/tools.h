@@ -237,6 +237,20 @@ typedef struct di_bench_layers_options {
 DI_API di_status di_bench_layers(const di_options *options, const di_bench_layers_options *bench,
                                  FILE *out);
 
+typedef struct di_bench_experts_options {
+    int64_t n_tokens;          /* 0 = 16 */
+    int repeat_percent;        /* of a token's experts that the next one has too */
+    uint64_t seed;             /* of the routing; 0 = 1 */
+    bool (*go_on)(void *user); /* asked between tokens; false: DI_ERR_CANCELLED. NULL: go on */
+    void *user;
+} di_bench_experts_options;
+
+/* Times reading the routed experts of made-up tokens, as the forward pass would ask for them: by
+ * page faults, with read-ahead, and through a cache of the options' weight_cache bytes if there are
+ * any. Drops the model's files from the page cache. bench may be NULL. */
+DI_API di_status di_bench_experts(di_model *model, const di_options *options,
+                                  const di_bench_experts_options *bench, FILE *out);
+
 /* Every kernel candidate of every operation, the chosen one starred. */
 DI_API di_status di_print_kernels(const di_options *options, FILE *out);
 /* The effective options and where each comes from (option, environment, default). */
