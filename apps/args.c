@@ -269,6 +269,7 @@ void di_text_list_free(di_text_list *list)
 enum {
     KEY_ACCELERATOR = 0x100,
     KEY_THREADS,
+    KEY_PIN,
     KEY_STEP_TOKENS,
     KEY_CONTEXT,
     KEY_SEQS,
@@ -286,7 +287,10 @@ static const struct argp_option engine_options[] = {
      "checkpoint: a directory, org/name on the Hugging Face hub (downloaded into its cache), or an "
      "alias (v4.1-flash); default: DEEPINFER_HF_MODEL_DIR, else the small model that comes along"},
     {"accelerator", KEY_ACCELERATOR, "NAME", 0, "where to compute: cpu"},
-    {"threads", KEY_THREADS, "N", 0, "CPU threads; default: all CPUs of this process"},
+    {"threads", KEY_THREADS, "N", 0, "CPU threads; default: the cores this process may use"},
+    {"pin", KEY_PIN, "auto|on|off", 0,
+     "each thread stays on a core of its own; default auto: where they take all cores of this "
+     "process"},
     {"max-step-tokens", KEY_STEP_TOKENS, "N", 0,
      "most tokens of one forward pass, the prefill chunk; default 512"},
     {"max-context-len", KEY_CONTEXT, "N", 0,
@@ -329,6 +333,8 @@ static const char **word_field(int key, di_options *options)
     switch (key) {
     case KEY_ACCELERATOR:
         return &options->accelerator;
+    case KEY_PIN:
+        return &options->pin;
     case KEY_PREFIX_CACHE:
         return &options->prefix_cache;
     case KEY_ASYNC:

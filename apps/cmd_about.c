@@ -40,12 +40,19 @@ di_exit di_cmd_kernels(int argc, char **argv)
                          di_print_kernels);
 }
 
+static di_status print_config(const di_options *options, FILE *out)
+{
+    const di_status status = di_print_options(options, out);
+    return status == DI_OK ? di_print_workers(options, out) : status;
+}
+
 di_exit di_cmd_config(int argc, char **argv)
 {
     return print_options(argc, argv,
                          "Prints the options in effect and where each comes from: the "
-                         "command line, a DEEPINFER_* variable, or the default.",
-                         di_print_options);
+                         "command line, a DEEPINFER_* variable, or the default; then the "
+                         "CPUs of this process and where the workers would be.",
+                         print_config);
 }
 
 /* ------------------------------------------------------------------------------------- version */

@@ -68,7 +68,10 @@ typedef struct di_options {
     /* Everything 0 or NULL means: the DEEPINFER_* environment variable if set, else the default.
      * `deepinfer config` prints the effective values; docs/options.md lists them. */
     const char *accelerator; /* "cpu" (default), "nvidia"; anything else is refused */
-    int n_threads;           /* CPU worker threads; default: the CPUs this process may run on */
+    int n_threads;           /* CPU worker threads; default: the cores this process may use */
+    const char *pin;         /* "auto" (default): workers stay on a core each where they take all
+                                cores of this process; "on", "off". Only threads of the library
+                                are pinned, never the caller's */
     int max_step_tokens;     /* most tokens of one forward pass = the prefill chunk; default 512 */
     int64_t max_context_len; /* tokens a sequence may have; default: the config's limit */
     int max_seqs;            /* most sequences running at once; default 256 */

@@ -255,6 +255,9 @@ DI_API di_status di_bench_experts(di_model *model, const di_options *options,
 DI_API di_status di_print_kernels(const di_options *options, FILE *out);
 /* The effective options and where each comes from (option, environment, default). */
 DI_API di_status di_print_options(const di_options *options, FILE *out);
+/* The CPUs, CPU time and NUMA nodes that this process may use, and where an engine's workers would
+ * be. */
+DI_API di_status di_print_workers(const di_options *options, FILE *out);
 /* Value of a DEEPINFER_* string option that only the program uses, e.g. "hf_model_dir"; NULL if
  * unset. Checks the whole environment: an unknown DEEPINFER_* name is DI_ERR_ARGUMENT. */
 DI_API di_status di_option_string(const char *name, const char **out);

@@ -1,14 +1,12 @@
-#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
-
 #include "base/options.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/topology.h"
 #include "deepinfer/tools.h"
 
 extern char **environ;
@@ -21,6 +19,7 @@ static const char *const accelerators[] = {"cpu", NULL};
 static const char *const accelerators_elsewhere[] = {"nvidia", NULL};
 static const char *const prefix_modes[] = {"exact", "replay", "off", NULL};
 static const char *const switches[] = {"on", "off", "1", "0", NULL};
+static const char *const pin_modes[] = {"auto", "on", "off", NULL};
 static const char *const isa_levels[] = {"best", "ref", NULL};
 
 const di_option di_option_table[DI_N_OPTIONS] = {
@@ -38,8 +37,16 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                            .offset = offsetof(di_options, n_threads),
                            .min = 1,
                            .max = MAX_THREADS,
-                           .default_text = "the CPUs this process may run on",
+                           .default_text = "the cores this process may use",
                            .help = "CPU worker threads"},
+    [DI_OPTION_PIN] = {.name = "pin",
+                       .env = "DEEPINFER_PIN",
+                       .type = DI_OPTION_ENUM,
+                       .offset = offsetof(di_options, pin),
+                       .values = pin_modes,
+                       .default_text = "auto",
+                       .help = "each worker stays on a core of its own; auto: where the workers "
+                               "take all cores of this process"},
     [DI_OPTION_MAX_STEP_TOKENS] = {.name = "max_step_tokens",
                                    .env = "DEEPINFER_MAX_STEP_TOKENS",
                                    .type = DI_OPTION_INT,
@@ -138,19 +145,14 @@ typedef struct option_value {
     di_option_source source;
 } option_value;
 
-int di_cpu_count(void)
+/* One thread a core that this process may use, no more than its CPU time. */
+static di_status find_threads(int *out)
 {
-    int count = 0;
-    for (int n_cpus = 1024; count == 0 && n_cpus <= 1 << 20; n_cpus *= 4) {
-        cpu_set_t *set = CPU_ALLOC((size_t)n_cpus);
-        if (!set)
-            break;
-        const size_t bytes = CPU_ALLOC_SIZE((size_t)n_cpus);
-        if (sched_getaffinity(0, bytes, set) == 0)
-            count = CPU_COUNT_S(bytes, set);
-        CPU_FREE(set);
-    }
-    return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : count;
+    di_topology topology;
+    DI_TRY(di_topology_read(NULL, &topology));
+    *out = di_topology_threads(&topology);
+    di_topology_free(&topology);
+    return DI_OK;
 }
 
 static size_t min_size(size_t a, size_t b)
@@ -366,6 +368,7 @@ di_status di_options_resolve(const di_options *given, di_effective_options *out)
     *out = (di_effective_options){
         .accelerator = value[DI_OPTION_ACCELERATOR].text,
         .n_threads = (int)value[DI_OPTION_THREADS].number,
+        .pin = value[DI_OPTION_PIN].text,
         .max_step_tokens = (int)value[DI_OPTION_MAX_STEP_TOKENS].number,
         .max_context_len = value[DI_OPTION_MAX_CONTEXT_LEN].number,
         .max_seqs = (int)value[DI_OPTION_MAX_SEQS].number,
@@ -377,7 +380,7 @@ di_status di_options_resolve(const di_options *given, di_effective_options *out)
         .isa = value[DI_OPTION_ISA].text,
     };
     if (out->n_threads == 0)
-        out->n_threads = di_cpu_count();
+        DI_TRY(find_threads(&out->n_threads));
     const char *kernels = value[DI_OPTION_KERNELS].text;
     if (kernels)
         snprintf(out->kernels, sizeof out->kernels, "%s", kernels);

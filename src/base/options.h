@@ -13,6 +13,7 @@
 typedef enum di_option_id {
     DI_OPTION_ACCELERATOR,
     DI_OPTION_THREADS,
+    DI_OPTION_PIN,
     DI_OPTION_MAX_STEP_TOKENS,
     DI_OPTION_MAX_CONTEXT_LEN,
     DI_OPTION_MAX_SEQS,
@@ -64,6 +65,7 @@ enum { DI_OPTION_TEXT_BYTES = 1024 };
 typedef struct di_effective_options {
     const char *accelerator;
     int n_threads;
+    const char *pin; /* "auto", "on", "off" */
     int max_step_tokens;
     int64_t max_context_len; /* 0 = the config's limit */
     int max_seqs;
@@ -78,8 +80,5 @@ typedef struct di_effective_options {
 
 /* given may be NULL. Also refuses a DEEPINFER_* variable that the table does not have. */
 DI_WARN_UNUSED di_status di_options_resolve(const di_options *given, di_effective_options *out);
-
-/* CPUs the process may run on, at least 1. */
-int di_cpu_count(void);
 
 #endif

@@ -137,7 +137,7 @@ static di_status open_context(bench *b, int64_t context)
     b->engine.kv_cache_bytes = kv_bytes(&b->shape.config, b->most_seqs, context + more, rows);
     DI_TRY(di_runner_init(&b->synthetic.model, &b->engine, &b->runner));
     if (!b->has_ceilings)
-        DI_TRY(di_ceilings_of_pools(&b->runner.pool, 1,
+        DI_TRY(di_ceilings_of_pools(&b->runner.team.pool, 1,
                                     o->memory_bytes ? o->memory_bytes : di_machine_rotation_bytes(),
                                     b->seconds < CEILING_SECONDS ? b->seconds : CEILING_SECONDS,
                                     b->out, &b->shape.ceilings));

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/options.h"
+#include "base/topology.h"
 
 enum { MIB = 1 << 20 };
 
@@ -46,6 +47,6 @@ void di_machine_print(FILE *out)
     read_cpu_name(name, sizeof name);
     const double gib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 0x1p30;
     fprintf(out, "machine: %s, level %s, %d CPUs, L2 %ld KiB, L3 %ld MiB, memory %.1f GiB\n", name,
-            di_isa_name(di_cpu_isa()), di_cpu_count(), sysconf(_SC_LEVEL2_CACHE_SIZE) / 1024,
+            di_isa_name(di_cpu_isa()), di_affinity_count(), sysconf(_SC_LEVEL2_CACHE_SIZE) / 1024,
             sysconf(_SC_LEVEL3_CACHE_SIZE) / MIB, gib);
 }

@@ -142,6 +142,7 @@ static void run_step(cpu_executor *e, di_step *step)
 static void *thread_main(void *arg)
 {
     cpu_executor *e = arg;
+    di_pool_pin_caller(e->runner->team.pool);
     pthread_mutex_lock(&e->lock);
     for (;;) {
         while (!e->queue && !e->is_ending)

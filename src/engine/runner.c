@@ -12,7 +12,7 @@ di_status di_runner_init(const di_model *model, const di_options *options, di_ru
     DI_TRY(di_kernel_mask_parse(r.options.isa, r.options.kernels, &mask));
     di_plan_init(&mask, r.options.is_batch_invariant, &r.plan);
     DI_TRY(di_memplan_compute(&model->config, &r.options, &r.memplan));
-    DI_TRY(di_pool_create(r.options.n_threads, &r.pool));
+    DI_TRY(di_team_create(&r.options, NULL, &r.team));
     di_status status = di_kv_cache_init(&model->config, r.memplan.kv_blocks, &r.kv);
     if (status == DI_OK && model->weights)
         status = di_weight_source_open(model->weights, r.options.weight_cache, &r.source);
@@ -26,7 +26,7 @@ di_status di_runner_init(const di_model *model, const di_options *options, di_ru
 void di_runner_free(di_runner *runner)
 {
     di_weight_source_close(runner->source);
-    di_pool_destroy(runner->pool);
+    di_team_free(&runner->team);
     di_kv_cache_free(&runner->kv);
     di_arena_free(&runner->scratch);
     *runner = (di_runner){.model = NULL};
@@ -81,7 +81,7 @@ di_status di_runner_execute(di_runner *runner, const di_batch *batch, const di_o
     di_pass pass = {
         .network = &runner->model->network,
         .plan = &runner->plan,
-        .pool = runner->pool,
+        .pool = runner->team.pool,
         .kv = &runner->kv,
         .batch = batch,
         .arena = &runner->scratch,

@@ -3,7 +3,7 @@
 #ifndef DI_ENGINE_RUNNER_H
 #define DI_ENGINE_RUNNER_H
 
-#include "base/options.h"
+#include "base/team.h"
 #include "core/ids.h"
 #include "engine/memplan.h"
 #include "engine/model.h"
@@ -18,7 +18,7 @@ typedef struct di_runner {
     di_effective_options options;
     di_memplan memplan;
     di_plan plan;
-    di_pool *pool;
+    di_team team;
     di_kv_cache kv;
     di_weight_source *source;
     di_arena scratch; /* reset before each pass */

@@ -26,9 +26,17 @@ static const di_process *run(int wanted_code, const char *const *args)
 
 /* Options that must not change what comes out, and others that name the same value. */
 static const char *const settings[][2] = {
-    {"--max-seqs", "2"},          {"--kv-cache-bytes", "1"},     {"--prefix-cache", "off"},
-    {"--prefix-cache", "exact"},  {"--async-scheduling", "off"}, {"--async-scheduling", "on"},
-    {"--batch-invariant", "on"},  {"--max-step-tokens", "3"},    {"--threads", "2"},
+    {"--max-seqs", "2"},
+    {"--kv-cache-bytes", "1"},
+    {"--prefix-cache", "off"},
+    {"--prefix-cache", "exact"},
+    {"--async-scheduling", "off"},
+    {"--async-scheduling", "on"},
+    {"--batch-invariant", "on"},
+    {"--max-step-tokens", "3"},
+    {"--threads", "2"},
+    {"--pin", "on"},
+    {"--pin", "off"},
     {"--weight-cache", "150000"},
 };
 

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/options.h"
+#include "base/topology.h"
 #include "deepinfer/tools.h"
 
 extern char **environ;
@@ -39,7 +40,11 @@ static void defaults(void **state)
     di_effective_options effective;
     assert_int_equal(di_options_resolve(NULL, &effective), DI_OK);
     assert_string_equal(effective.accelerator, "cpu");
-    assert_int_equal(effective.n_threads, di_cpu_count());
+    di_topology topology;
+    assert_int_equal(di_topology_read(NULL, &topology), DI_OK);
+    assert_int_equal(effective.n_threads, di_topology_threads(&topology));
+    di_topology_free(&topology);
+    assert_string_equal(effective.pin, "auto");
     assert_int_equal(effective.max_step_tokens, 512);
     assert_int_equal(effective.max_context_len, 0);
     assert_string_equal(effective.isa, "best");
@@ -58,13 +63,16 @@ static void cpu_count_is_the_affinity(void **state)
     (void)state;
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-    assert_int_equal(di_cpu_count(), CPU_COUNT(&all));
+    assert_int_equal(di_affinity_count(), CPU_COUNT(&all));
     CPU_ZERO(&one);
     for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
         if (CPU_ISSET(i, &all))
             CPU_SET(i, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_int_equal(di_cpu_count(), 1);
+    assert_int_equal(di_affinity_count(), 1);
+    di_effective_options effective;
+    assert_int_equal(di_options_resolve(NULL, &effective), DI_OK);
+    assert_int_equal(effective.n_threads, 1);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
@@ -219,6 +227,7 @@ static void printed_options_name_value_and_source(void **state)
     fclose(out);
     assert_string_equal(text, "accelerator      = cpu  (default; DEEPINFER_ACCELERATOR)\n"
                               "n_threads        = 5  (option; DEEPINFER_THREADS)\n"
+                              "pin              = auto  (default; DEEPINFER_PIN)\n"
                               "max_step_tokens  = 64  (environment; DEEPINFER_MAX_STEP_TOKENS)\n"
                               "max_context_len  = the model's limit  (default; "
                               "DEEPINFER_MAX_CONTEXT_LEN)\n"
