@@ -179,6 +179,42 @@ static void candidate_blocks(void **state)
             check_blocks(ks[i], kind, sizes[(i + kind) % 4]);
 }
 
+/* Rows long enough for kernels that narrow the search first, against the reference: ordinary
+ * scores, and ties and NaN that leave too much to narrow. */
+static void long_rows(void **state)
+{
+    (void)state;
+    enum { LONG = 20011, LONG_ROWS = 3 };
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        const int64_t block_size = kind % 3 == 0 ? 0 : kind % 3 == 1 ? 8 : 13;
+        const int64_t k = kind % 2 ? 512 : 1500;
+        di_kernel_case c = di_case_new(DI_OP_topk, "topk of long rows, scores %d", kind);
+        di_rng rng = di_rng_named(c.what);
+        const int64_t candidate_stride = block_size ? di_ceil_div(LONG, block_size) : 0;
+        di_bf16 *scores = di_case_input(&c, LONG_ROWS * LONG, sizeof *scores);
+        int32_t *n_visible = di_case_input(&c, LONG_ROWS, sizeof *n_visible);
+        uint8_t *candidates = di_case_input(&c, LONG_ROWS * candidate_stride, 1);
+        fill_scores(&rng, kind, scores, LONG_ROWS * LONG);
+        for (int64_t i = 0; i < LONG_ROWS * candidate_stride; i++)
+            candidates[i] = di_rng_below(&rng, 3) == 0;
+        n_visible[0] = LONG;
+        n_visible[1] = 4097;
+        n_visible[2] = LONG - 16;
+        const di_topk_args args = {.scores = scores,
+                                   .score_stride = LONG,
+                                   .n_visible = n_visible,
+                                   .candidates = block_size ? candidates : NULL,
+                                   .candidate_stride = candidate_stride,
+                                   .block_size = block_size,
+                                   .indices = di_case_output(&c, LONG_ROWS * k, DI_I32),
+                                   .counts = di_case_output(&c, LONG_ROWS, DI_I32),
+                                   .k = k};
+        di_case_run(&c, &args, LONG_ROWS);
+        assert_true(args.counts[0] <= k && args.counts[0] > 0);
+        di_case_free(&c);
+    }
+}
+
 /* ------------------------------------------------------------------- cases/bugs/V10 */
 
 static int64_t integer(const json_t *o, const char *key)
@@ -289,8 +325,8 @@ static void released_candidate_limit(void **state)
 int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(topk), cmocka_unit_test(candidate_blocks),
-                                       cmocka_unit_test(released_row_case),
-                                       cmocka_unit_test(released_candidate_limit)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(topk), cmocka_unit_test(candidate_blocks), cmocka_unit_test(long_rows),
+        cmocka_unit_test(released_row_case), cmocka_unit_test(released_candidate_limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
