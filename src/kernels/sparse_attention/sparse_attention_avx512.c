@@ -1,5 +1,6 @@
-/* Sparse attention with AVX-512. A worker decodes a row's keys once to fp32 in its scratch; scores
- * are computed for tiles of 4 heads by 6 keys, outputs for tiles of 4 heads by 64 channels. */
+/* Sparse attention with AVX-512. The keys of a row are decoded once a call; GROUP
+ * heads then share them in the first level cache: scores in tiles of 4 heads by 4 keys along
+ * head_dim, outputs in tiles of 4 heads by 64 columns along the keys. */
 #include "kernels/sparse_attention/sparse_attention.h"
 
 #include "base/checked.h"
@@ -7,227 +8,246 @@
 #include "kernels/all.h"
 #include "kernels/avx512.h"
 
-enum { TILE_HEADS = 4, TILE_KEYS = 6, TILE_VECTORS = 4 };
+enum {
+    GROUP = 16, /* heads at once: their queries and 4 keys fit the first level cache */
+    TILE_HEADS = 4,
+    TILE_KEYS = 4,
+    TILE_VECTORS = 4, /* of columns */
+    KEY_BLOCK = 128   /* keys of an output tile: 32 KiB by 64 columns */
+};
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-/* One worker's scratch for one row. */
-typedef struct work {
-    float *keys; /* [n, dim] */
-    float *q;    /* [heads, dim] */
-    float *p;    /* [heads, p_stride]: scores, then probabilities */
-    int64_t n, p_stride, dim;
-} work;
+#define INLINE static inline __attribute__((always_inline))
 
 /* ------------------------------------------------------------------- keys */
+
+/* Floats between keys: an odd number of cache lines at usual sizes, so that a column of keys
+ * spreads over the sets of a cache. */
+static int64_t key_stride_of(int64_t dim)
+{
+    return dim + 16;
+}
 
 static void decode_q8(const di_paged *p, int64_t slot, int64_t dim, float *out)
 {
     const uint8_t *codes = di_paged_codes(p, slot), *scales = di_paged_scales(p, slot);
-    for (int64_t i = 0; i < dim; i += 32) {
+    for (int64_t i = 0; i < dim; i += 16) {
+        const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(codes + i));
         const __m512 scale = _mm512_set1_ps(di_e8m0_to_f32(scales[i / 32]));
-        for (int j = 0; j < 32; j += 16) {
-            const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(codes + i + j));
-            _mm512_storeu_ps(out + i + j, _mm512_mul_ps(di_e4m3_512(c), scale));
-        }
+        _mm512_storeu_ps(out + i, _mm512_mul_ps(di_e4m3_512(c), scale));
     }
 }
 
+/* Products of e2m1 and e4m3 have at most 6 significant bits: rounding to bf16 changes nothing. */
 static void decode_q4kv(const di_paged *p, int64_t slot, int64_t dim, float *out)
 {
     const uint8_t *codes = di_paged_codes(p, slot), *scales = di_paged_scales(p, slot);
-    /* a product of 1 and 3 significant bits is exact in bf16: nothing to round */
     for (int64_t i = 0; i < dim; i += 16) {
         const __m512 scale = _mm512_set1_ps(di_e4m3_to_f32[scales[i / 16]]);
         _mm512_storeu_ps(out + i, _mm512_mul_ps(di_e2m1_512(codes + i / 2), scale));
     }
 }
 
-/* The reference's gather_keys. */
 static int64_t gather_keys(const di_sparse_attention_args *a, int64_t row, float *keys)
 {
-    const int64_t last = a->positions[row];
-    const int64_t floor = a->window_floors ? a->window_floors[row] : 0;
+    const int64_t stride = key_stride_of(a->head_dim);
+    const int64_t last = a->positions[row], floor = a->window_floors ? a->window_floors[row] : 0;
     int64_t n = 0;
     for (int64_t t = di_max_i64(floor, last - a->window_len + 1); t <= last; t++) {
         const int64_t slot = di_paged_slot(a->window_tables[row], a->window.block_len, t);
-        decode_q8(&a->window, slot, a->head_dim, keys + n++ * a->head_dim);
+        decode_q8(&a->window, slot, a->head_dim, keys + n++ * stride);
     }
-    for (int32_t i = 0; a->indices && i < a->counts[row]; i++) {
+    const int32_t n_selected = a->indices ? a->counts[row] : 0;
+    for (int32_t i = 0; i < n_selected; i++) {
         const int64_t slot = di_paged_slot(a->compressed_tables[row], a->compressed.block_len,
                                            a->indices[row * a->index_stride + i]);
-        decode_q4kv(&a->compressed, slot, a->head_dim, keys + n++ * a->head_dim);
+        decode_q4kv(&a->compressed, slot, a->head_dim, keys + n++ * stride);
     }
     return n;
 }
 
 /* ------------------------------------------------------------------- scores */
 
-/* p of `heads` heads and `n_keys` keys from (head, key) on. */
-ALWAYS_INLINE void score_tile(const work *w, int heads, int n_keys, int64_t head, int64_t key,
-                              float scale)
+/* Sums of lanes 8, 4, 2 or 1 apart of two registers of partial sums, side by side. */
+#define FOLD_F32X4(a, b, low, high)                                                                \
+    _mm512_add_ps(_mm512_shuffle_f32x4(a, b, low), _mm512_shuffle_f32x4(a, b, high))
+
+INLINE __m512 fold_pairs(__m512 a, __m512 b)
 {
-    const int64_t dim = w->dim;
-    const float *q = w->q + head * dim, *k = w->keys + key * dim;
-    __m512 sum[TILE_HEADS][TILE_KEYS];
-    for (int h = 0; h < TILE_HEADS; h++)
+    const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+    return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                         _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+
+/* di_lanes_total of 16 registers: lane 4 i + j is that of x[4 j + i]. */
+INLINE __m512 totals(const __m512 x[16])
+{
+    __m512 four[4];
+    for (int i = 0; i < 4; i++) {
+        const __m512 a = FOLD_F32X4(x[4 * i], x[4 * i + 1], 0x44, 0xee);
+        const __m512 b = FOLD_F32X4(x[4 * i + 2], x[4 * i + 3], 0x44, 0xee);
+        four[i] = FOLD_F32X4(a, b, 0x88, 0xdd);
+    }
+    const __m512 a = fold_pairs(four[0], four[1]), b = fold_pairs(four[2], four[3]);
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+
+/* Scores of 4 heads and 4 keys, lane 4 * head + key. */
+INLINE __m512 score_tile(const float *const q[TILE_HEADS], const float *const keys[TILE_KEYS],
+                         int64_t dim)
+{
+    __m512 acc[TILE_HEADS * TILE_KEYS];
+    for (int i = 0; i < TILE_HEADS * TILE_KEYS; i++)
+        acc[i] = _mm512_setzero_ps();
+    for (int64_t d = 0; d < dim; d += 16) {
+        __m512 k[TILE_KEYS];
         for (int j = 0; j < TILE_KEYS; j++)
-            sum[h][j] = _mm512_setzero_ps();
-    for (int64_t i = 0; i < dim; i += 16) {
-        __m512 x[TILE_HEADS];
-        for (int h = 0; h < heads; h++)
-            x[h] = _mm512_loadu_ps(q + h * dim + i);
-        for (int j = 0; j < n_keys; j++) {
-            const __m512 y = _mm512_loadu_ps(k + j * dim + i);
-            for (int h = 0; h < heads; h++)
-                sum[h][j] = _mm512_fmadd_ps(y, x[h], sum[h][j]);
+            k[j] = _mm512_loadu_ps(keys[j] + d);
+        for (int h = 0; h < TILE_HEADS; h++) {
+            const __m512 x = _mm512_loadu_ps(q[h] + d);
+            for (int j = 0; j < TILE_KEYS; j++)
+                acc[j * TILE_HEADS + h] = _mm512_fmadd_ps(k[j], x, acc[j * TILE_HEADS + h]);
         }
     }
-    for (int j = 0; j < n_keys; j++) {
-        float out[TILE_HEADS];
-        di_split4(di_total4_512(sum[0][j], sum[1][j], sum[2][j], sum[3][j]), out);
-        for (int h = 0; h < heads; h++)
-            w->p[(head + h) * w->p_stride + key + j] = out[h] * scale;
-    }
+    return totals(acc);
 }
 
-ALWAYS_INLINE void score_heads(const work *w, int heads, int64_t head, int64_t key, int n_keys,
-                               float scale)
+/* A group of heads of one row and its part of the scratch. */
+typedef struct head_group {
+    const float *keys;
+    int64_t n_keys, key_stride, p_stride, dim;
+    int n_heads;
+    float *p, *q, *acc;
+} head_group;
+
+/* Heads and keys that a tile lacks repeat its last ones. */
+static void scores(const head_group *g, float scale)
 {
-    switch (n_keys) {
-    case 1:
-        score_tile(w, heads, 1, head, key, scale);
-        break;
-    case 2:
-        score_tile(w, heads, 2, head, key, scale);
-        break;
-    case 3:
-        score_tile(w, heads, 3, head, key, scale);
-        break;
-    case 4:
-        score_tile(w, heads, 4, head, key, scale);
-        break;
-    case 5:
-        score_tile(w, heads, 5, head, key, scale);
-        break;
-    default:
-        score_tile(w, heads, TILE_KEYS, head, key, scale);
-        break;
+    for (int64_t i = 0; i < g->n_keys; i += TILE_KEYS) {
+        const float *keys[TILE_KEYS];
+        for (int j = 0; j < TILE_KEYS; j++)
+            keys[j] = g->keys + di_min_i64(i + j, g->n_keys - 1) * g->key_stride;
+        for (int h0 = 0; h0 < g->n_heads; h0 += TILE_HEADS) {
+            const float *q[TILE_HEADS];
+            for (int h = 0; h < TILE_HEADS; h++)
+                q[h] = g->q + di_min_i64(h0 + h, g->n_heads - 1) * g->dim;
+            const __m512 s = _mm512_mul_ps(score_tile(q, keys, g->dim), _mm512_set1_ps(scale));
+            float *p = g->p + h0 * g->p_stride + i; /* GROUP rows: all exist */
+            _mm_storeu_ps(p, _mm512_castps512_ps128(s));
+            _mm_storeu_ps(p + g->p_stride, _mm512_extractf32x4_ps(s, 1));
+            _mm_storeu_ps(p + 2 * g->p_stride, _mm512_extractf32x4_ps(s, 2));
+            _mm_storeu_ps(p + 3 * g->p_stride, _mm512_extractf32x4_ps(s, 3));
+        }
     }
 }
 
-/* Keys outermost: a tile's keys stay in the first level cache for all heads. */
-static void scores(const work *w, int64_t heads, float scale)
-{
-    for (int64_t key = 0; key < w->n; key += TILE_KEYS) {
-        const int n_keys = (int)di_min_i64(TILE_KEYS, w->n - key);
-        int64_t head = 0;
-        for (; head + TILE_HEADS <= heads; head += TILE_HEADS)
-            score_heads(w, TILE_HEADS, head, key, n_keys, scale);
-        for (; head < heads; head++)
-            score_heads(w, 1, head, key, n_keys, scale);
-    }
-}
-
-/* Scores of a head to e^(score - largest); returns the denominator. Beyond n the row is set to 0.
+/* Scores to probabilities without the denominator, which it returns. A NaN makes all of them NaN.
  */
-static float exponentials(float *p, int64_t n, float sink)
+static float soften(float *p, int64_t n, float sink)
 {
-    __m512 most = _mm512_set1_ps(-1e30f);
+    __m512 largest = _mm512_set1_ps(-1e30f);
     __mmask16 is_nan = 0;
     for (int64_t i = 0; i < n; i += 16) {
-        const __mmask16 mask = di_mask16(n - i);
-        const __m512 x = _mm512_mask_loadu_ps(most, mask, p + i);
-        most = _mm512_max_ps(most, x);
+        const __m512 x = _mm512_mask_loadu_ps(largest, di_mask16(n - i), p + i);
         is_nan |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+        largest = _mm512_max_ps(largest, x);
     }
-    const float largest = is_nan ? __builtin_nanf("") : _mm512_reduce_max_ps(most);
+    const float m = is_nan ? __builtin_nanf("") : _mm512_reduce_max_ps(largest);
     __m512 sum = _mm512_setzero_ps();
     for (int64_t i = 0; i < n; i += 16) {
         const __mmask16 mask = di_mask16(n - i);
         const __m512 x = _mm512_maskz_loadu_ps(mask, p + i);
-        const __m512 e = di_exp512(_mm512_sub_ps(x, _mm512_set1_ps(largest)));
+        const __m512 e = di_exp512(_mm512_sub_ps(x, _mm512_set1_ps(m)));
+        _mm512_mask_storeu_ps(p + i, mask, e);
         sum = _mm512_mask_add_ps(sum, mask, sum, e);
-        _mm512_storeu_ps(p + i, _mm512_maskz_mov_ps(mask, e));
     }
-    return di_total512(sum) + di_expf(sink - largest);
+    return di_total512(sum) + di_expf(sink - m);
 }
 
 /* ------------------------------------------------------------------- outputs */
 
-/* Channels [c0, c0 + 16 vectors) of `heads` heads. */
-ALWAYS_INLINE void output_tile(const work *w, int heads, int vectors, int64_t head, int64_t c0,
-                               const float *sums, di_bf16 *out)
+INLINE void output_tile(float *const acc[TILE_HEADS], const float *const p[TILE_HEADS],
+                        const float *keys, int64_t n, int64_t key_stride, int n_vectors)
 {
-    __m512 acc[TILE_HEADS][TILE_VECTORS];
+    __m512 sum[TILE_HEADS][TILE_VECTORS];
     for (int h = 0; h < TILE_HEADS; h++)
-        for (int v = 0; v < TILE_VECTORS; v++)
-            acc[h][v] = _mm512_setzero_ps();
-    const float *keys = w->keys + c0, *p = w->p + head * w->p_stride;
-    for (int64_t i = 0; i < w->n; i++, keys += w->dim) {
-        __m512 y[TILE_VECTORS];
-        for (int v = 0; v < vectors; v++)
-            y[v] = _mm512_loadu_ps(keys + 16 * v);
-        for (int h = 0; h < heads; h++) {
-            const __m512 x = _mm512_set1_ps(p[h * w->p_stride + i]);
-            for (int v = 0; v < vectors; v++)
-                acc[h][v] = _mm512_fmadd_ps(x, y[v], acc[h][v]);
+        for (int v = 0; v < n_vectors; v++)
+            sum[h][v] = _mm512_loadu_ps(acc[h] + 16 * v);
+    for (int64_t i = 0; i < n; i++, keys += key_stride) {
+        __m512 k[TILE_VECTORS];
+        for (int v = 0; v < n_vectors; v++)
+            k[v] = _mm512_loadu_ps(keys + 16 * v);
+        for (int h = 0; h < TILE_HEADS; h++) {
+            const __m512 x = _mm512_set1_ps(p[h][i]);
+            for (int v = 0; v < n_vectors; v++)
+                sum[h][v] = _mm512_fmadd_ps(x, k[v], sum[h][v]);
         }
     }
-    for (int h = 0; h < heads; h++)
-        for (int v = 0; v < vectors; v++)
-            di_store_bf16_512(out + (head + h) * w->dim + c0 + 16 * v,
-                              _mm512_div_ps(acc[h][v], _mm512_set1_ps(sums[head + h])));
+    for (int h = 0; h < TILE_HEADS; h++)
+        for (int v = 0; v < n_vectors; v++)
+            _mm512_storeu_ps(acc[h] + 16 * v, sum[h][v]);
 }
 
-ALWAYS_INLINE void output_heads(const work *w, int heads, int64_t head, const float *sums,
-                                di_bf16 *out)
+static void outputs(const head_group *g)
 {
-    int64_t c = 0;
-    for (; c + 16 * TILE_VECTORS <= w->dim; c += 16 * TILE_VECTORS)
-        output_tile(w, heads, TILE_VECTORS, head, c, sums, out);
-    for (; c < w->dim; c += 32)
-        output_tile(w, heads, 2, head, c, sums, out);
+    for (int64_t i = 0; i < g->n_keys; i += KEY_BLOCK) {
+        const int64_t n = di_min_i64(KEY_BLOCK, g->n_keys - i);
+        for (int64_t c = 0; c < g->dim; c += 16 * TILE_VECTORS) {
+            const float *keys = g->keys + i * g->key_stride + c;
+            for (int h0 = 0; h0 < g->n_heads; h0 += TILE_HEADS) {
+                float *acc[TILE_HEADS];
+                const float *p[TILE_HEADS];
+                for (int h = 0; h < TILE_HEADS; h++) {
+                    const int64_t head = di_min_i64(h0 + h, g->n_heads - 1);
+                    acc[h] = g->acc + head * g->dim + c;
+                    p[h] = g->p + head * g->p_stride + i;
+                }
+                if (g->dim - c >= 16 * TILE_VECTORS)
+                    output_tile(acc, p, keys, n, g->key_stride, TILE_VECTORS);
+                else /* head_dim is a multiple of 32 */
+                    output_tile(acc, p, keys, n, g->key_stride, 2);
+            }
+        }
+    }
 }
 
-static void outputs(const work *w, int64_t heads, const float *sums, di_bf16 *out)
+static void attend(const di_sparse_attention_args *a, int64_t item, const head_group *g)
 {
-    int64_t head = 0;
-    for (; head + TILE_HEADS <= heads; head += TILE_HEADS)
-        output_heads(w, TILE_HEADS, head, sums, out);
-    for (; head < heads; head++)
-        output_heads(w, 1, head, sums, out);
-}
-
-/* Heads [first, first + heads) of a row, whose keys are decoded. */
-static void attend(const di_sparse_attention_args *a, const work *w, int64_t row, int64_t first,
-                   int64_t heads)
-{
-    float sums[DI_ATTENTION_HEADS];
-    const int64_t at = (row * a->n_heads + first) * w->dim;
-    for (int64_t i = 0; i < heads * w->dim; i += 16)
-        _mm512_storeu_ps(w->q + i, di_load_bf16_512(a->q + at + i));
-    scores(w, heads, a->scale);
-    for (int64_t h = 0; h < heads; h++)
-        sums[h] = exponentials(w->p + h * w->p_stride, w->n, a->sink[first + h]);
-    outputs(w, heads, sums, a->out + at);
+    for (int64_t i = 0; i < g->n_heads * g->dim; i += 16) {
+        _mm512_storeu_ps(g->q + i, di_load_bf16_512(a->q + item * g->dim + i));
+        _mm512_storeu_ps(g->acc + i, _mm512_setzero_ps());
+    }
+    float sums[GROUP];
+    scores(g, a->scale);
+    for (int h = 0; h < g->n_heads; h++)
+        sums[h] = soften(g->p + h * g->p_stride, g->n_keys, a->sink[(item + h) % a->n_heads]);
+    outputs(g);
+    for (int h = 0; h < g->n_heads; h++) {
+        const __m512 sum = _mm512_set1_ps(sums[h]);
+        for (int64_t c = 0; c < g->dim; c += 16)
+            di_store_bf16_512(a->out + (item + h) * g->dim + c,
+                              _mm512_div_ps(_mm512_loadu_ps(g->acc + h * g->dim + c), sum));
+    }
 }
 
 void di_sparse_attention_avx512(const void *args, int64_t begin, int64_t end, int worker)
 {
     const di_sparse_attention_args *a = args;
-    work w = {.keys = a->scratch + worker * a->scratch_stride, .dim = a->head_dim};
-    const int64_t most_keys = (a->window_len + a->index_stride + 15) / 16 * 16;
-    w.q = w.keys + most_keys * w.dim;
-    w.p = w.q + DI_ATTENTION_HEADS * w.dim;
-    w.p_stride = most_keys;
-    for (int64_t item = begin; item < end;) {
-        const int64_t row = item / a->n_heads, head = item % a->n_heads;
-        if (item == begin || head == 0)
-            w.n = gather_keys(a, row, w.keys);
-        const int64_t left = di_min_i64(end - item, a->n_heads - head);
-        const int64_t heads = di_min_i64(left, DI_ATTENTION_HEADS);
-        attend(a, &w, row, head, heads);
-        item += heads;
+    /* Wider rows of keys and fewer heads than di_sparse_attention_scratch counts: all fits. */
+    const int64_t room = (a->window_len + a->index_stride + 15) / 16 * 16;
+    float *keys = a->scratch + worker * a->scratch_stride;
+    head_group g = {.keys = keys,
+                    .key_stride = key_stride_of(a->head_dim),
+                    .p_stride = room + 16 /* tiles write whole */,
+                    .dim = a->head_dim};
+    g.p = keys + room * g.key_stride;
+    g.q = g.p + GROUP * g.p_stride;
+    g.acc = g.q + GROUP * g.dim;
+    for (int64_t item = begin; item < end; item += g.n_heads) {
+        const int64_t row = item / a->n_heads;
+        if (item == begin || item % a->n_heads == 0)
+            g.n_keys = gather_keys(a, row, keys);
+        const int64_t left = di_min_i64(end, (row + 1) * a->n_heads) - item;
+        g.n_heads = (int)di_min_i64(GROUP, left);
+        attend(a, item, &g);
     }
 }
