@@ -46,6 +46,18 @@ static inline float di_expf(float x)
     return y * di_f32_from_bits((uint32_t)(e + 127) << 23);
 }
 
+/* e^z for z <= 0 in units of 2^-40, rounded down; 2^40 at z = 0, 0 below about -27.7 (NaN: 0). */
+static inline uint64_t di_exp_weight(float z)
+{
+    /* Free of branches and in numbers of 32 bits, for loops over it to be vector code. */
+    const int is_in = z > -28.0f;
+    const float e = di_exp_normalf(is_in ? z : 0.0f) * 0x1p40f;
+    const int32_t high = (int32_t)(e * 0x1p-16f);
+    const int32_t low = (int32_t)(e - (float)high * 0x1p16f);
+    const uint32_t mask = is_in ? UINT32_MAX : 0;
+    return ((uint64_t)((uint32_t)high & mask) << 16) + ((uint32_t)low & mask);
+}
+
 /* ln(1 + m) + e ln 2 for sqrt(1/2) - 1 <= m <= sqrt(2) - 1 and a whole number e. */
 static inline float di_log_polyf(float m, float e)
 {

@@ -15,6 +15,7 @@
 #include "kernels/sparse_attention/sparse_attention.h"
 #include "kernels/swiglu/swiglu.h"
 #include "kernels/topk/topk.h"
+#include "kernels/vocab/vocab.h"
 
 static di_bench_cost in_cache(int64_t bytes)
 {
@@ -231,6 +232,24 @@ static di_bench_cost of_engram_gate(const void *args, int64_t n_rows)
 {
     const di_engram_gate_args *a = args;
     return in_cache(2 * a->dim * (n_rows * (3 * a->hc + 1) + 2 * a->hc));
+}
+
+static di_bench_cost of_row_peaks(const void *args, int64_t n_rows)
+{
+    const di_row_peaks_args *a = args;
+    return in_cache(4 * n_rows * a->n);
+}
+
+static di_bench_cost of_exp_weights(const void *args, int64_t n_rows)
+{
+    const di_exp_weights_args *a = args;
+    return in_cache(4 * n_rows * a->n);
+}
+
+static di_bench_cost of_philox_bits(const void *args, int64_t n_rows)
+{
+    const di_philox_bits_args *a = args;
+    return in_cache(20 * n_rows * a->n);
 }
 
 /* ---------------------------------------------------------------------------------------- bound */

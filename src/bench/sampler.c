@@ -75,7 +75,7 @@ di_status di_bench_sampler_run(const di_config *config, double seconds, di_bench
 {
     sampler s = {.vocab_size = (int32_t)config->vocab_size};
     const int64_t n = N_ROWS * config->vocab_size;
-    DI_TRY(di_sampler_workspace_init(&s.workspace, s.vocab_size));
+    DI_TRY(di_sampler_workspace_init(&s.workspace, s.vocab_size, NULL));
     s.logits = malloc((size_t)n * sizeof *s.logits);
     di_status status = DI_OK;
     if (s.logits)

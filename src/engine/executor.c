@@ -213,8 +213,8 @@ di_status di_cpu_executor_create(di_runner *runner, bool has_thread, di_executor
     if (!e)
         return di_fail_memory(sizeof *e, "an executor");
     e->runner = runner;
-    const di_status status =
-        di_sampler_workspace_init(&e->workspace, (int32_t)runner->model->config.vocab_size);
+    const di_status status = di_sampler_workspace_init(
+        &e->workspace, (int32_t)runner->model->config.vocab_size, runner->plan.kernels);
     if (status != DI_OK) {
         free(e);
         return status;

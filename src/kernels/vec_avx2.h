@@ -47,6 +47,7 @@ DI_IVEC_OP2(add, _mm256_add_epi32)
 DI_IVEC_OP2(sub, _mm256_sub_epi32)
 DI_IVEC_OP2(and, _mm256_and_si256)
 DI_IVEC_OP2(or, _mm256_or_si256)
+DI_IVEC_OP2(xor, _mm256_xor_si256)
 DI_IVEC_OP2(max, _mm256_max_epi32)
 #undef DI_IVEC_OP2
 
@@ -85,6 +86,20 @@ static inline di_ivec di_ivec_count(void)
                      _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15)};
 }
 
+static inline __m256i di_mul_wide256(__m256i a, __m256i b, __m256i *high)
+{
+    const __m256i even = _mm256_mul_epu32(a, b);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
+    *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+    return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+
+static inline di_ivec di_ivec_mul_wide(di_ivec a, di_ivec b, di_ivec *high)
+{
+    const __m256i low = di_mul_wide256(a.low, b.low, &high->low);
+    return (di_ivec){low, di_mul_wide256(a.high, b.high, &high->high)};
+}
+
 static inline di_ivec di_ivec_shl(di_ivec a, int bits)
 {
     return (di_ivec){_mm256_slli_epi32(a.low, bits), _mm256_slli_epi32(a.high, bits)};
@@ -100,6 +115,11 @@ static inline di_vec di_vec_from_int(di_ivec a)
     return (di_vec){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
 }
 
+static inline di_ivec di_vec_to_int(di_vec a)
+{
+    return (di_ivec){_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high)};
+}
+
 /* ------------------------------------------------------------------- masks */
 
 static inline di_vmask di_vec_less(di_vec a, di_vec b)
@@ -112,6 +132,12 @@ static inline di_vmask di_vec_equal(di_vec a, di_vec b)
 {
     return di_vec_bits((di_vec){_mm256_cmp_ps(a.low, b.low, _CMP_EQ_OQ),
                                 _mm256_cmp_ps(a.high, b.high, _CMP_EQ_OQ)});
+}
+
+static inline di_vmask di_vec_not_up_to(di_vec a, di_vec b)
+{
+    return di_vec_bits((di_vec){_mm256_cmp_ps(a.low, b.low, _CMP_NLE_UQ),
+                                _mm256_cmp_ps(a.high, b.high, _CMP_NLE_UQ)});
 }
 
 static inline di_vmask di_vec_is_nan(di_vec a)
@@ -206,6 +232,12 @@ static inline void di_vec_store_bf16_exact(di_bf16 *y, di_vec x)
     _mm_storeu_si128((__m128i *)(void *)(y + 8), di_upper_halves256(x.high));
 }
 
+static inline di_ivec di_ivec_load(const uint32_t *x)
+{
+    return (di_ivec){_mm256_loadu_si256((const __m256i *)(const void *)x),
+                     _mm256_loadu_si256((const __m256i *)(const void *)(x + 8))};
+}
+
 static inline void di_ivec_store(int32_t *y, di_ivec x)
 {
     _mm256_storeu_si256((__m256i *)(void *)y, x.low);
@@ -237,6 +269,14 @@ static inline void di_ivec_store_bytes(uint8_t *y, di_ivec x)
 static inline float di_vec_total(di_vec x)
 {
     return di_total256(x.low, x.high);
+}
+
+static inline float di_vec_largest(di_vec x)
+{
+    const __m256 a = _mm256_max_ps(x.low, x.high);
+    const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_shuffle_ps(c, c, 1)));
 }
 
 static inline di_vec di_vec_even_odd(di_vec a, di_vec b)

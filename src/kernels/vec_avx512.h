@@ -116,6 +116,20 @@ static inline di_ivec di_ivec_or(di_ivec a, di_ivec b)
     return _mm512_or_si512(a, b);
 }
 
+static inline di_ivec di_ivec_xor(di_ivec a, di_ivec b)
+{
+    return _mm512_xor_si512(a, b);
+}
+
+/* The lower halves of unsigned products, and the upper ones. */
+static inline di_ivec di_ivec_mul_wide(di_ivec a, di_ivec b, di_ivec *high)
+{
+    const __m512i even = _mm512_mul_epu32(a, b);
+    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
+    *high = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd);
+    return _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
+}
+
 static inline di_ivec di_ivec_shl(di_ivec a, int bits)
 {
     return _mm512_slli_epi32(a, (unsigned)bits);
@@ -138,6 +152,12 @@ static inline di_vec di_vec_from_int(di_ivec a)
     return _mm512_cvtepi32_ps(a);
 }
 
+/* (int32_t), towards zero; of numbers that fit. */
+static inline di_ivec di_vec_to_int(di_vec a)
+{
+    return _mm512_cvttps_epi32(a);
+}
+
 /* ------------------------------------------------------------------- masks */
 
 /* False with a NaN. */
@@ -149,6 +169,12 @@ static inline di_vmask di_vec_less(di_vec a, di_vec b)
 static inline di_vmask di_vec_equal(di_vec a, di_vec b)
 {
     return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+
+/* !(a <= b), so true with a NaN. */
+static inline di_vmask di_vec_not_up_to(di_vec a, di_vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_NLE_UQ);
 }
 
 static inline di_vmask di_vec_is_nan(di_vec a)
@@ -219,6 +245,11 @@ static inline void di_vec_store_bf16_exact(di_bf16 *y, di_vec x)
                         _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(x), 16)));
 }
 
+static inline di_ivec di_ivec_load(const uint32_t *x)
+{
+    return _mm512_loadu_si512(x);
+}
+
 static inline void di_ivec_store(int32_t *y, di_ivec x)
 {
     _mm512_storeu_si512(y, x);
@@ -247,6 +278,12 @@ static inline void di_ivec_store_bytes(uint8_t *y, di_ivec x)
 static inline float di_vec_total(di_vec x)
 {
     return di_total512(x);
+}
+
+/* The largest lane, of lanes without NaN. */
+static inline float di_vec_largest(di_vec x)
+{
+    return _mm512_reduce_max_ps(x);
 }
 
 /* Even lanes from a, odd lanes from b. */

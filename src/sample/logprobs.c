@@ -27,9 +27,9 @@ di_status di_logprobs_compute(di_logprobs_buffer *buffer, di_selection *selectio
     const int32_t n_wanted = n_top < n ? n_top : n;
     DI_TRY(DI_GROW(&buffer->entries, &buffer->cap, (size_t)n_wanted + 1));
     float *const peaks = selection->peaks;
-    (void)di_peaks_find(row, n, peaks); /* the row has no bad values */
+    (void)di_peaks_find(&selection->kernels, row, n, peaks); /* the row has no bad values */
     const float max = di_row_max(peaks, di_n_peaks(n));
-    const float log_sum = di_log_of_weights(di_weights_sum(row, n, max));
+    const float log_sum = di_log_of_weights(di_weights_sum(selection, row, max));
 
     buffer->entries[0] = (di_logprob){.token_id = chosen,
                                       .logprob = (row[chosen] - max) - log_sum,

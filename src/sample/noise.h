@@ -5,6 +5,7 @@
 #define DI_SAMPLE_NOISE_H
 
 #include "base/mathf.h"
+#include "kernels/vocab/vocab.h"
 
 /* Domains that never share noise. The numbers are part of what a seed means: never renumber. */
 typedef enum di_noise_purpose {
@@ -42,8 +43,15 @@ static inline float di_gumbelf(uint32_t h)
 /* 32 random bits of one token id. */
 uint32_t di_noise_bits(const di_noise_key *key, int32_t token_id);
 
-/* The same of the token ids first, first + 1, ...: out[n]. */
-void di_noise_bits_run(const di_noise_key *key, int32_t first, int32_t n, uint32_t *out);
+/* The same of a block's ids first .. first + 127, first a multiple of 4: that of first + i is
+ * out[di_noise_place(i)]. */
+void di_noise_bits_block(const di_vocab_kernels *kernels, const di_noise_key *key, int32_t first,
+                         uint32_t out[DI_VOCAB_BLOCK]);
+
+static inline int32_t di_noise_place(int32_t i)
+{
+    return i % 4 * (DI_VOCAB_BLOCK / 4) + i / 4;
+}
 
 /* No token whose ~bits are above this has more noise than g. */
 static inline uint32_t di_gumbel_limit(float g)

@@ -3,18 +3,18 @@
 #ifndef DI_SAMPLE_PEAKS_H
 #define DI_SAMPLE_PEAKS_H
 
-#include <stdint.h>
+#include "kernels/vocab/vocab.h"
 
-enum { DI_PEAK_IDS = 128 }; /* ids of a block */
+enum { DI_PEAK_IDS = DI_VOCAB_BLOCK }; /* ids of a block */
 
 static inline int32_t di_n_peaks(int32_t n)
 {
-    return n / DI_PEAK_IDS + (n % DI_PEAK_IDS != 0);
+    return di_vocab_blocks(n);
 }
 
-/* peaks[b] = largest of row[128 b ... 128 b + 127]; n >= 1. Returns how many values are NaN or
- * +inf: if there are any, the peaks mean nothing. */
-int32_t di_peaks_find(const float *row, int32_t n, float *peaks);
+/* peaks[b] = largest value of block b of row[n]; n >= 1. False if a value is NaN or +inf: then the
+ * peaks mean nothing. */
+bool di_peaks_find(const di_vocab_kernels *kernels, const float *row, int32_t n, float *peaks);
 
 /* Lowest id of the largest value. */
 int32_t di_peaks_argmax(const float *row, int32_t n, const float *peaks);

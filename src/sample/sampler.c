@@ -7,10 +7,11 @@
 
 #include "base/checked.h"
 
-di_status di_sampler_workspace_init(di_sampler_workspace *workspace, int32_t vocab_size)
+di_status di_sampler_workspace_init(di_sampler_workspace *workspace, int32_t vocab_size,
+                                    const di_kernel *const *plan)
 {
     di_sampler_workspace fresh = {.vocab_size = vocab_size};
-    DI_TRY(di_selection_init(&fresh.selection, vocab_size));
+    DI_TRY(di_selection_init(&fresh.selection, vocab_size, plan));
     fresh.scores = malloc((size_t)vocab_size * sizeof(float));
     fresh.peaks = malloc((size_t)di_n_peaks(vocab_size) * sizeof(float));
     if (!fresh.scores || !fresh.peaks) {
@@ -98,16 +99,18 @@ static bool is_adjusted(const di_sampler_state *state)
 }
 
 /* Bias, penalties and bans, in place; new peaks. */
-static di_status adjust(const di_sampler_state *state, int64_t position, float *scores,
-                        float *peaks)
+static di_status adjust(const di_sampler_state *state, int64_t position,
+                        di_sampler_workspace *workspace)
 {
+    float *const scores = workspace->scores, *const peaks = workspace->peaks;
     const di_sampler_setup *setup = &state->setup;
     di_logit_bias_apply(setup->params, scores);
     if (state->counts.seen)
         di_penalties_apply(setup->params, &state->counts, scores);
     for (size_t i = 0; bans_are_on(state) && i < setup->n_finish_ids; i++)
         scores[setup->finish_ids[i]] = -INFINITY;
-    (void)di_peaks_find(scores, setup->vocab_size, peaks); /* adjusting makes no bad values */
+    /* Adjusting makes no bad values. */
+    (void)di_peaks_find(&workspace->selection.kernels, scores, setup->vocab_size, peaks);
     if (di_row_max(peaks, di_n_peaks(setup->vocab_size)) == -INFINITY)
         return di_fail(DI_ERR_RUNTIME,
                        "sampling for position %lld: found every token banned (logit_bias, "
@@ -160,7 +163,7 @@ static void filter(const di_sampling_params *p, const float *scores, const float
     if (has_top_k) {
         floor = fmaxf(floor, di_selection_floor(selection, peaks, p->top_k));
     } else if (p->min_p <= 0.0) { /* top-p of all: the sum tells how small a token may be */
-        const uint64_t sum = di_weights_sum(scores, n, 0.0f);
+        const uint64_t sum = di_weights_sum(selection, scores, 0.0f);
         limit = cut_of(p, sum);
         floor = limit < sum ? floor_of_mass(sum - limit, n) : -INFINITY;
     }
@@ -188,6 +191,10 @@ static void mask_scores(const di_selection *selection, float *scores)
         scores[next] = -INFINITY;
 }
 
+typedef struct id_range {
+    int32_t first, n;
+} id_range;
+
 /* The best score + noise so far; equal ones: the lowest id. */
 typedef struct best_choice {
     float value;
@@ -203,25 +210,28 @@ static void try_choice(best_choice *best, float score, uint32_t bits, int32_t id
 
 /* Tokens [first, first + n) of a block whose scores are at most `peak`: only those are looked at
  * whose noise may lift them to the best. */
-static void choose_of_block(const di_noise_key *key, const float *scores, int32_t first, int32_t n,
-                            float peak, best_choice *best)
+static void choose_of_block(const di_vocab_kernels *kernels, const di_noise_key *key,
+                            const float *scores, id_range ids, float peak, best_choice *best)
 {
     uint32_t bits[DI_PEAK_IDS];
-    di_noise_bits_run(key, first, n, bits);
+    di_noise_bits_block(kernels, key, ids.first, bits);
     const uint32_t least = ~di_gumbel_limit(best->value - peak);
     int32_t n_near = 0;
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < DI_PEAK_IDS; i++)
         n_near += bits[i] >= least;
-    for (int32_t i = 0; n_near > 0 && i < n; i++)
-        if (bits[i] >= least)
-            try_choice(best, scores[first + i], bits[i], first + i);
+    for (int32_t i = 0; n_near > 0 && i < ids.n; i++) {
+        const uint32_t x = bits[di_noise_place(i)];
+        if (x >= least)
+            try_choice(best, scores[ids.first + i], x, ids.first + i);
+    }
 }
 
 /* Scores of at most 0, and 0 for the largest: that token's noise is at least -ln(33 ln 2), which
  * keeps the best and what comes near it within a few units of 0. */
-static int32_t choose_of_all(const di_noise_key *key, const float *scores, const float *peaks,
-                             int32_t n)
+static int32_t choose_of_all(const di_sampler_workspace *workspace, const di_noise_key *key)
 {
+    const float *const scores = workspace->scores, *const peaks = workspace->peaks;
+    const int32_t n = workspace->vocab_size;
     const int32_t top = di_peaks_argmax(scores, n, peaks);
     best_choice best = {-INFINITY, 0};
     try_choice(&best, scores[top], di_noise_bits(key, top), top);
@@ -229,8 +239,8 @@ static int32_t choose_of_all(const di_noise_key *key, const float *scores, const
         const float peak = peaks[first / DI_PEAK_IDS];
         if (peak + DI_GUMBEL_MAX < best.value)
             continue; /* no noise lifts any of these to the best */
-        choose_of_block(key, scores, first, (int32_t)di_min_i64(DI_PEAK_IDS, n - first), peak,
-                        &best);
+        const id_range ids = {first, (int32_t)di_min_i64(DI_PEAK_IDS, n - first)};
+        choose_of_block(&workspace->selection.kernels, key, scores, ids, peak, &best);
     }
     return best.id;
 }
@@ -267,12 +277,13 @@ static int32_t choose(di_sampler_workspace *workspace, const di_sampler_state *s
     const di_noise_key key = noise_key(state, position);
     scale(row, n, p->temperature, scores, peaks);
     if (!filters_are_on(p, n))
-        return choose_of_all(&key, scores, peaks, n);
+        return choose_of_all(workspace, &key);
     filter(p, scores, peaks, &workspace->selection);
-    const bool is_dense = workspace->selection.n > n / 8; /* then whole runs of noise are cheaper */
+    const bool is_dense =
+        workspace->selection.n > n / 64; /* then whole blocks of noise are cheaper */
     if (is_dense || (p->n_logprobs >= 0 && p->processed_logprobs))
         mask_scores(&workspace->selection, scores);
-    return is_dense ? choose_of_all(&key, scores, peaks, n)
+    return is_dense ? choose_of_all(workspace, &key)
                     : choose_of_selection(&key, scores, &workspace->selection);
 }
 
@@ -285,13 +296,13 @@ di_status di_sample(di_sampler_workspace *workspace, const di_sampler_state *sta
     if (position < 0 || position > UINT32_MAX)
         return di_fail(DI_ERR_ARGUMENT, "position: found %lld, wanted 0 to %lld",
                        (long long)position, (long long)UINT32_MAX);
-    const int32_t n_bad = di_peaks_find(logits, n, workspace->peaks);
-    if (n_bad > 0 || di_row_max(workspace->peaks, di_n_peaks(n)) == -INFINITY)
+    if (!di_peaks_find(&workspace->selection.kernels, logits, n, workspace->peaks) ||
+        di_row_max(workspace->peaks, di_n_peaks(n)) == -INFINITY)
         return di_logits_check(logits, n, position); /* says what is wrong */
     const float *row = logits;
     if (is_adjusted(state)) {
         memcpy(workspace->scores, logits, (size_t)n * sizeof *logits);
-        DI_TRY(adjust(state, position, workspace->scores, workspace->peaks));
+        DI_TRY(adjust(state, position, workspace));
         row = workspace->scores;
     }
     di_sample_out result = {.token_id = choose(workspace, state, row, position)};

@@ -21,8 +21,10 @@ typedef struct di_sampler_workspace {
     di_logprobs_buffer logprobs;
 } di_sampler_workspace;
 
+/* plan: the kernels to use, NULL for this machine's best. */
 DI_WARN_UNUSED di_status di_sampler_workspace_init(di_sampler_workspace *workspace,
-                                                   int32_t vocab_size);
+                                                   int32_t vocab_size,
+                                                   const di_kernel *const *plan);
 void di_sampler_workspace_free(di_sampler_workspace *workspace);
 /* Bytes di_sampler_workspace_init takes, for the memory plan. */
 size_t di_sampler_workspace_bytes(int32_t vocab_size);

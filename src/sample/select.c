@@ -9,7 +9,8 @@ enum { RADIX_BITS = 11, N_BINS = 1 << RADIX_BITS, N_LEVELS = 3 };
 static const int level_shift[N_LEVELS] = {21, 10, 0};
 static const int level_bits[N_LEVELS] = {11, 11, 10};
 
-di_status di_selection_init(di_selection *selection, int32_t vocab_size)
+di_status di_selection_init(di_selection *selection, int32_t vocab_size,
+                            const di_kernel *const *plan)
 {
     const size_t n = (size_t)vocab_size;
     if (vocab_size < 1 || vocab_size > DI_MAX_VOCAB)
@@ -20,8 +21,11 @@ di_status di_selection_init(di_selection *selection, int32_t vocab_size)
                           .key = malloc(n * sizeof(uint32_t)),
                           .weight = malloc(n * sizeof(uint64_t)),
                           .histogram = malloc(N_BINS * sizeof(uint64_t)),
-                          .peaks = malloc((size_t)di_n_peaks(vocab_size) * sizeof(float))};
-    if (!fresh.id || !fresh.key || !fresh.weight || !fresh.histogram || !fresh.peaks) {
+                          .peaks = malloc((size_t)di_n_peaks(vocab_size) * sizeof(float)),
+                          .sums = malloc((size_t)di_n_peaks(vocab_size) * sizeof(uint64_t)),
+                          .kernels = di_vocab_kernels_of(plan)};
+    if (!fresh.id || !fresh.key || !fresh.weight || !fresh.histogram || !fresh.peaks ||
+        !fresh.sums) {
         di_selection_free(&fresh);
         return di_fail_memory(di_selection_bytes(vocab_size), "the sampler's candidates");
     }
@@ -36,13 +40,15 @@ void di_selection_free(di_selection *selection)
     free(selection->weight);
     free(selection->histogram);
     free(selection->peaks);
+    free(selection->sums);
     *selection = (di_selection){0};
 }
 
 size_t di_selection_bytes(int32_t vocab_size)
 {
     return (size_t)vocab_size * (sizeof(int32_t) + sizeof(uint32_t) + sizeof(uint64_t)) +
-           N_BINS * sizeof(uint64_t) + (size_t)di_n_peaks(vocab_size) * sizeof(float);
+           N_BINS * sizeof(uint64_t) +
+           (size_t)di_n_peaks(vocab_size) * (sizeof(float) + sizeof(uint64_t));
 }
 
 /* Larger value, larger key; -0 and +0 have one key. */
@@ -183,11 +189,14 @@ float di_selection_floor(di_selection *selection, const float *peaks, int32_t n_
     return value_of(at.key);
 }
 
-uint64_t di_weights_sum(const float *row, int32_t n, float max)
+uint64_t di_weights_sum(const di_selection *selection, const float *row, float max)
 {
+    const int32_t n = selection->capacity;
+    const di_exp_weights_args args = {.row = row, .sums = selection->sums, .n = n, .max = max};
+    selection->kernels.exp_weights(&args, 0, di_n_peaks(n), 0);
     uint64_t sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        sum += di_exp_weight(row[i] - max);
+    for (int32_t b = 0; b < di_n_peaks(n); b++)
+        sum += selection->sums[b];
     return sum;
 }
 

@@ -13,18 +13,6 @@
 
 enum { DI_MAX_VOCAB = 1 << 22 }; /* keeps the sums of weights below 2^63 */
 
-/* e^z for z <= 0 in units of 2^-40, rounded down; 2^40 at z = 0, 0 below about -27.7 (NaN: 0). */
-static inline uint64_t di_exp_weight(float z)
-{
-    /* Free of branches and in numbers of 32 bits, for loops over it to be vector code. */
-    const int is_in = z > -28.0f;
-    const float e = di_exp_normalf(is_in ? z : 0.0f) * 0x1p40f;
-    const int32_t high = (int32_t)(e * 0x1p-16f);
-    const int32_t low = (int32_t)(e - (float)high * 0x1p16f);
-    const uint32_t mask = is_in ? UINT32_MAX : 0;
-    return ((uint64_t)((uint32_t)high & mask) << 16) + ((uint32_t)low & mask);
-}
-
 /* ln of a sum of weights, in units of 1: the sum must hold one weight of 2^40 at least. */
 static inline float di_log_of_weights(uint64_t sum)
 {
@@ -39,9 +27,13 @@ typedef struct di_selection {
     uint64_t *weight;    /* [n] */
     uint64_t *histogram; /* scratch */
     float *peaks;        /* [di_n_peaks(capacity)], scratch */
+    uint64_t *sums;      /* the same */
+    di_vocab_kernels kernels;
 } di_selection;
 
-DI_WARN_UNUSED di_status di_selection_init(di_selection *selection, int32_t vocab_size);
+/* plan: the kernels to use, NULL for this machine's best. */
+DI_WARN_UNUSED di_status di_selection_init(di_selection *selection, int32_t vocab_size,
+                                           const di_kernel *const *plan);
 void di_selection_free(di_selection *selection);
 /* Bytes di_selection_init takes. */
 size_t di_selection_bytes(int32_t vocab_size);
@@ -54,8 +46,8 @@ void di_selection_fill(di_selection *selection, const float *row, const float *p
  * n_top in order are among those. Uses the selection's memory. */
 float di_selection_floor(di_selection *selection, const float *peaks, int32_t n_top);
 
-/* Sum of di_exp_weight(row[i] - max) over row[n]; max >= all values. */
-uint64_t di_weights_sum(const float *row, int32_t n, float max);
+/* Sum of di_exp_weight(row[i] - max) over row[capacity]; max >= all values. */
+uint64_t di_weights_sum(const di_selection *selection, const float *row, float max);
 
 /* Sets weight[i] = di_exp_weight(value - max) and returns the sum; max >= all values. */
 uint64_t di_selection_weigh(di_selection *selection, float max);

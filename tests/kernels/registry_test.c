@@ -174,7 +174,7 @@ static void every_operation_is_tested(void **state)
     static const char *const files[] = {
         "compress",         "embed",    "engram", "gemm",     "hyper_connection",
         "index_logits",     "moe_gate", "rope",   "quantize", "rmsnorm",
-        "sparse_attention", "swiglu",   "topk",
+        "sparse_attention", "swiglu",   "topk",   "vocab",
     };
     DI_BUF_AUTO text = {0};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {

@@ -185,7 +185,7 @@ void di_expect(const di_null_device *device, const di_model *model, const di_req
     };
     di_sampler_workspace workspace;
     di_sampler_state state;
-    di_require(di_sampler_workspace_init(&workspace, vocab_size));
+    di_require(di_sampler_workspace_init(&workspace, vocab_size, NULL));
     di_require(di_sampler_state_init(&state, &setup));
     float *logits = malloc((size_t)vocab_size * sizeof *logits);
     assert_non_null(logits);

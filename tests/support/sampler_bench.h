@@ -28,7 +28,7 @@ static inline bench *open_bench(int32_t vocab_size, const di_sampling_params *pa
     assert_non_null(b);
     b->params = *params;
     assert_int_equal(di_sampling_params_check(&b->params, vocab_size), DI_OK);
-    assert_int_equal(di_sampler_workspace_init(&b->workspace, vocab_size), DI_OK);
+    assert_int_equal(di_sampler_workspace_init(&b->workspace, vocab_size, NULL), DI_OK);
     const di_sampler_setup setup = {.params = &b->params, .vocab_size = vocab_size, .seed = seed};
     assert_int_equal(di_sampler_state_init(&b->state, &setup), DI_OK);
     return b;

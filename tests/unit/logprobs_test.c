@@ -21,7 +21,7 @@ static fixture make(int32_t n, uint32_t round, float spread, float step, bool ha
 {
     fixture f = {.n = n, .row = malloc((size_t)n * sizeof(float))};
     assert_non_null(f.row);
-    assert_int_equal(di_selection_init(&f.selection, n), DI_OK);
+    assert_int_equal(di_selection_init(&f.selection, n, NULL), DI_OK);
     for (int32_t i = 0; i < n; i++) {
         uint32_t bits[4];
         di_philox4x32((di_philox_counter){{round, (uint32_t)i, 0, 0}}, 3, bits);

@@ -113,7 +113,7 @@ static void logprobs(void **state)
         order_of = logits;
         qsort(order, MOST, sizeof *order, compare_ids);
         di_sampler_workspace workspace;
-        assert_int_equal(di_sampler_workspace_init(&workspace, MOST), DI_OK);
+        assert_int_equal(di_sampler_workspace_init(&workspace, MOST, NULL), DI_OK);
         const int32_t place = (int32_t)(random_bits(round, 1 << 20) % MOST);
         di_position_logprobs out;
         assert_int_equal(di_sample_given(&workspace, logits, 0, order[place], N_TOP, &out), DI_OK);

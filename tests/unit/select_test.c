@@ -74,9 +74,9 @@ static void top_of_every_size(void **state)
     for (uint32_t round = 0; round < 40; round++) {
         const int32_t n = 1 + (int32_t)(round * 7) % MOST;
         di_selection selection;
-        assert_int_equal(di_selection_init(&selection, n), DI_OK);
+        assert_int_equal(di_selection_init(&selection, n, NULL), DI_OK);
         random_row(round, (int)round % 4, n, row);
-        di_peaks_find(row, n, peaks);
+        di_peaks_find(&selection.kernels, row, n, peaks);
         const float floor = round % 3 ? -INFINITY : -1.0f;
         const int32_t count = reference_order(row, n, floor, order);
         for (int32_t k = 1; k <= n + 1; k++) {
@@ -107,9 +107,9 @@ static void mass_of_every_size(void **state)
     for (uint32_t round = 0; round < 24; round++) {
         const int32_t n = 1 + (int32_t)(round * 11) % 120;
         di_selection selection;
-        assert_int_equal(di_selection_init(&selection, n), DI_OK);
+        assert_int_equal(di_selection_init(&selection, n, NULL), DI_OK);
         random_row(round, (int)round % 3, n, row);
-        di_peaks_find(row, n, peaks);
+        di_peaks_find(&selection.kernels, row, n, peaks);
         const float max = max_of(row, n);
         const int32_t count = reference_order(row, n, -INFINITY, order);
         uint64_t sum = 0;
@@ -155,8 +155,8 @@ static void sizes_out_of_range(void **state)
 {
     (void)state;
     di_selection selection;
-    assert_int_equal(di_selection_init(&selection, 0), DI_ERR_ARGUMENT);
-    assert_int_equal(di_selection_init(&selection, DI_MAX_VOCAB + 1), DI_ERR_ARGUMENT);
+    assert_int_equal(di_selection_init(&selection, 0, NULL), DI_ERR_ARGUMENT);
+    assert_int_equal(di_selection_init(&selection, DI_MAX_VOCAB + 1, NULL), DI_ERR_ARGUMENT);
 }
 
 int main(void)

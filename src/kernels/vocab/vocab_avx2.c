@@ -1,0 +1,1 @@
+#include "kernels/vocab/vocab_vec.h"
