@@ -274,6 +274,7 @@ enum {
     KEY_CONTEXT,
     KEY_SEQS,
     KEY_KV_BYTES,
+    KEY_WEIGHTS,
     KEY_WEIGHT_CACHE,
     KEY_PREFIX_CACHE,
     KEY_ASYNC,
@@ -299,6 +300,8 @@ static const struct argp_option engine_options[] = {
     {"kv-cache-bytes", KEY_KV_BYTES, "N", 0,
      "memory for the KV cache; default: an eighth of this machine's; one sequence of the longest "
      "context fits in any case"},
+    {"weights", KEY_WEIGHTS, "map|copy", 0,
+     "copy: read the weights into large pages near the threads; default map: from the files"},
     {"weight-cache", KEY_WEIGHT_CACHE, "N", 0,
      "bytes of memory for experts, which then are read from disk as they are wanted; default: "
      "none, "
@@ -335,6 +338,8 @@ static const char **word_field(int key, di_options *options)
         return &options->accelerator;
     case KEY_PIN:
         return &options->pin;
+    case KEY_WEIGHTS:
+        return &options->weights;
     case KEY_PREFIX_CACHE:
         return &options->prefix_cache;
     case KEY_ASYNC:

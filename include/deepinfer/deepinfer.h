@@ -77,6 +77,10 @@ typedef struct di_options {
     int max_seqs;            /* most sequences running at once; default 256 */
     int64_t kv_cache_bytes;  /* KV-cache budget; default: an eighth of this machine's memory, and
                                 room for one sequence of max_context_len in any case */
+    const char *weights;     /* "map" (default): read in place from the mapped files; "copy": what
+                                every pass reads is copied into large pages, on the NUMA nodes of
+                                the workers that read it, by di_model_open; faster, and the model
+                                then takes that memory */
     int64_t weight_cache;    /* bytes for routed experts, which then are read from the files as they
                                 are wanted; default: none, they are read in place from the mapped
                                 files and the system decides what stays in memory */

@@ -20,6 +20,7 @@ static const char *const accelerators_elsewhere[] = {"nvidia", NULL};
 static const char *const prefix_modes[] = {"exact", "replay", "off", NULL};
 static const char *const switches[] = {"on", "off", "1", "0", NULL};
 static const char *const pin_modes[] = {"auto", "on", "off", NULL};
+static const char *const weight_modes[] = {"map", "copy", NULL};
 static const char *const isa_levels[] = {"best", "ref", NULL};
 
 const di_option di_option_table[DI_N_OPTIONS] = {
@@ -84,6 +85,14 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                   .help =
                                       "KV-cache budget; one sequence of max_context_len fits in "
                                       "any case"},
+    [DI_OPTION_WEIGHTS] = {.name = "weights",
+                           .env = "DEEPINFER_WEIGHTS",
+                           .type = DI_OPTION_ENUM,
+                           .offset = offsetof(di_options, weights),
+                           .values = weight_modes,
+                           .default_text = "map",
+                           .help = "copy: what every pass reads is read into large pages near the "
+                                   "workers when the model is opened; map: all stays in the files"},
     [DI_OPTION_WEIGHT_CACHE] = {.name = "weight_cache",
                                 .env = "DEEPINFER_WEIGHT_CACHE",
                                 .type = DI_OPTION_INT64,
@@ -373,6 +382,7 @@ di_status di_options_resolve(const di_options *given, di_effective_options *out)
         .max_context_len = value[DI_OPTION_MAX_CONTEXT_LEN].number,
         .max_seqs = (int)value[DI_OPTION_MAX_SEQS].number,
         .kv_cache_bytes = value[DI_OPTION_KV_CACHE_BYTES].number,
+        .weights = value[DI_OPTION_WEIGHTS].text,
         .weight_cache = value[DI_OPTION_WEIGHT_CACHE].number,
         .prefix_cache = value[DI_OPTION_PREFIX_CACHE].text,
         .is_async = is_on(&value[DI_OPTION_ASYNC_SCHEDULING]),

@@ -18,6 +18,7 @@ typedef enum di_option_id {
     DI_OPTION_MAX_CONTEXT_LEN,
     DI_OPTION_MAX_SEQS,
     DI_OPTION_KV_CACHE_BYTES,
+    DI_OPTION_WEIGHTS,
     DI_OPTION_WEIGHT_CACHE,
     DI_OPTION_PREFIX_CACHE,
     DI_OPTION_ASYNC_SCHEDULING,
@@ -70,6 +71,7 @@ typedef struct di_effective_options {
     int64_t max_context_len; /* 0 = the config's limit */
     int max_seqs;
     int64_t kv_cache_bytes;   /* 0 = by this machine's memory */
+    const char *weights;      /* "map", "copy" */
     int64_t weight_cache;     /* bytes; 0 = none, experts are read in place */
     const char *prefix_cache; /* "exact", "replay", "off" */
     bool is_async, is_batch_invariant;

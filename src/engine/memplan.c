@@ -1,9 +1,11 @@
 #include "engine/memplan.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "model/forward.h"
+#include "weights/placed.h"
 
 /* Window snapshots the prefix cache can keep beside the running sequences'. */
 enum { MIN_SNAPSHOTS = 16 };
@@ -68,17 +70,20 @@ di_status di_memplan_compute(const di_config *config, const di_effective_options
                                                   plan.context_len, options->n_threads);
     plan.logits_bytes =
         4 * config->vocab_size * di_min_i64(options->max_seqs, options->max_step_tokens);
+    if (options->weights && !strcmp(options->weights, "copy"))
+        DI_TRY(di_placed_bytes(config, options->weight_cache == 0, &plan.copied_bytes));
     plan.weight_cache_bytes = options->weight_cache;
-    plan.total_bytes =
-        plan.kv_total_bytes + plan.scratch_bytes + plan.logits_bytes + plan.weight_cache_bytes;
+    plan.total_bytes = plan.kv_total_bytes + plan.scratch_bytes + plan.logits_bytes +
+                       plan.weight_cache_bytes + plan.copied_bytes;
     if (plan.total_bytes > machine_bytes())
-        return di_fail(DI_ERR_MEMORY,
-                       "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld, weight "
-                       "cache %lld), found %lld on this machine; lower kv_cache_bytes, "
-                       "max_context_len, max_step_tokens or weight_cache",
-                       (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
-                       (long long)plan.scratch_bytes, (long long)plan.weight_cache_bytes,
-                       (long long)machine_bytes());
+        return di_fail(
+            DI_ERR_MEMORY,
+            "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld, weight "
+            "cache %lld, copied weights %lld), found %lld on this machine; lower kv_cache_bytes, "
+            "max_context_len, max_step_tokens or weight_cache",
+            (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
+            (long long)plan.scratch_bytes, (long long)plan.weight_cache_bytes,
+            (long long)plan.copied_bytes, (long long)machine_bytes());
     *out = plan;
     return DI_OK;
 }
@@ -119,6 +124,8 @@ di_status di_memplan_print(const di_config *config, const di_options *options, F
     print_row(out, "logits", plan.logits_bytes);
     if (plan.weight_cache_bytes)
         print_row(out, "weight cache", plan.weight_cache_bytes);
+    if (plan.copied_bytes)
+        print_row(out, "copied weights", plan.copied_bytes);
     print_row(out, "total beside the mapped weights", plan.total_bytes);
     return DI_OK;
 }

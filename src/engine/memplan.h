@@ -15,7 +15,8 @@ typedef struct di_memplan {
     int64_t scratch_bytes; /* step memory at max_step_tokens rows */
     int64_t logits_bytes;  /* a row for each running sequence, as many as a step may sample */
     int64_t weight_cache_bytes;
-    int64_t total_bytes; /* without the mapped weights */
+    int64_t copied_bytes; /* weights=copy: the model's own, taken when it is opened */
+    int64_t total_bytes;  /* without the mapped weights */
 } di_memplan;
 
 /* Sizes the KV pools: windows for max_seqs running sequences and the windows the prefix cache

@@ -1,6 +1,7 @@
 #include "engine/model.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/options.h"
@@ -36,13 +37,27 @@ static di_status build_token_map(di_model *m)
     return DI_OK;
 }
 
-static di_status load(di_model *m, const char *path)
+/* The workers here stand where an engine's with the same options will. */
+static di_status place_weights(di_model *m, const di_effective_options *options)
+{
+    if (strcmp(options->weights, "copy") != 0)
+        return DI_OK;
+    di_team team;
+    DI_TRY(di_team_create(options, NULL, &team));
+    const di_status status =
+        di_weights_place(m->weights, &team, options->weight_cache == 0, &m->placed);
+    di_team_free(&team);
+    return status;
+}
+
+static di_status load(di_model *m, const char *path, const di_effective_options *options)
 {
     DI_TRY(di_checkpoint_resolve(path, &m->dir_buf));
     m->dir = di_buf_str(&m->dir_buf);
     DI_TRY(di_checkpoint_read_config(m->dir, &m->config));
     DI_TRY(di_checkpoint_read_generation_config(m->dir, &m->config, &m->generation));
     DI_TRY(di_weights_open(m->dir, &m->config, &m->weights));
+    DI_TRY(place_weights(m, options));
     DI_TRY(load_tokenizer(m));
     DI_TRY(build_token_map(m));
     return di_network_init(&m->config, m->weights, m->token_map, &m->network);
@@ -57,7 +72,7 @@ di_status di_model_open(const char *path, const di_options *options, di_model **
     di_model *m = calloc(1, sizeof *m);
     if (!m)
         return di_fail_memory(sizeof *m, "a model");
-    const di_status status = load(m, path);
+    const di_status status = load(m, path, &effective);
     if (status != DI_OK) {
         di_model_close(m);
         return status;
@@ -72,6 +87,7 @@ void di_model_close(di_model *model)
         return;
     di_network_free(&model->network);
     di_weights_close(model->weights);
+    di_placed_weights_free(model->placed);
     di_tokenizer_close(model->tokenizer);
     free(model->token_map);
     di_buf_free(&model->dir_buf);

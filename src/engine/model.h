@@ -4,6 +4,7 @@
 
 #include "model/network.h"
 #include "text/tokenizer.h"
+#include "weights/placed.h"
 
 struct di_model {
     di_buf dir_buf;
@@ -11,6 +12,7 @@ struct di_model {
     di_config config;
     di_generation_config generation;
     di_weights *weights;
+    di_placed_weights *placed; /* NULL: all weights are mapped */
     di_tokenizer *tokenizer;
     int32_t *token_map; /* [vocab_size], NULL without engram layers */
     di_network network;

@@ -37,6 +37,8 @@ static const char *const settings[][2] = {
     {"--threads", "2"},
     {"--pin", "on"},
     {"--pin", "off"},
+    {"--weights", "copy"},
+    {"--weights", "map"},
     {"--weight-cache", "150000"},
 };
 

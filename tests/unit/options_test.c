@@ -234,6 +234,7 @@ static void printed_options_name_value_and_source(void **state)
                               "max_seqs         = 256  (default; DEEPINFER_MAX_SEQS)\n"
                               "kv_cache_bytes   = an eighth of this machine's memory  (default; "
                               "DEEPINFER_KV_CACHE_BYTES)\n"
+                              "weights          = map  (default; DEEPINFER_WEIGHTS)\n"
                               "weight_cache     = none  (default; DEEPINFER_WEIGHT_CACHE)\n"
                               "prefix_cache     = exact  (default; DEEPINFER_PREFIX_CACHE)\n"
                               "async_scheduling = on  (default; DEEPINFER_ASYNC_SCHEDULING)\n"
