@@ -12,13 +12,10 @@
 #ifndef DI_KERNELS_GEMM_AVX512_H
 #define DI_KERNELS_GEMM_AVX512_H
 
-#include <stdbool.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/threads.h"
 #include "kernels/avx512.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_block.h"
 
 enum {
     DI_GEMV_ROWS = 4,
@@ -26,40 +23,8 @@ enum {
     DI_PANEL_ROWS = 4, /* a tile's; 4 x 6 sums fill the registers */
     DI_PANEL_COLUMNS = 6,
     DI_PANEL_DEPTH = 512,
-    DI_PREFETCH_BYTES = 1024, /* ahead, in each stream; measured: 512 to 2048 are alike */
-    DI_BLOCK_ROWS = 64        /* input rows that are widened at once, at most */
+    DI_PREFETCH_BYTES = 1024 /* ahead, in each stream; measured: 512 to 2048 are alike */
 };
-
-typedef enum di_gemm_format { DI_GEMM_F4, DI_GEMM_F8, DI_GEMM_BF16 } di_gemm_format;
-
-/* Input rows, where their results go, and the weights. */
-typedef struct di_gemm_block {
-    const di_bf16 *x[DI_BLOCK_ROWS];
-    void *y[DI_BLOCK_ROWS]; /* result of column y_first */
-    int64_t y_first;
-    int n_rows;
-    bool is_f32_out;
-    const uint8_t *codes, *scales;
-    int64_t k;
-    char *scratch; /* DI_GEMM_SCRATCH_BYTES */
-} di_gemm_block;
-
-#define DI_INLINE static inline __attribute__((always_inline))
-
-/* k with its last group of 32 filled up. */
-DI_INLINE int64_t di_gemm_padded(int64_t k)
-{
-    return (k + 31) / 32 * 32;
-}
-
-/* F8 scales below which 2^8 times the scale is finite, or NaN; others are left to the reference. */
-DI_INLINE bool di_gemm_has_fast_scales(const uint8_t *scales, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (scales[i] > 246 && scales[i] != 255)
-            return false;
-    return true;
-}
 
 /* Rows that fit the scratch, twice if there are few (F8), next to the panel, the sums and the
  * scales; 0: k is too large. */
@@ -76,24 +41,6 @@ DI_INLINE int di_gemm_rows_that_fit(int64_t k)
 }
 
 /* ------------------------------------------------------------------- weights */
-
-/* Bytes of n elements, n even. */
-DI_INLINE int64_t di_format_bytes(di_gemm_format format, int64_t n)
-{
-    return format == DI_GEMM_F4 ? n / 2 : format == DI_GEMM_F8 ? n : 2 * n;
-}
-
-DI_INLINE const uint8_t *di_column_codes(const di_gemm_block *b, di_gemm_format format,
-                                         int64_t column)
-{
-    return b->codes + di_format_bytes(format, column * b->k);
-}
-
-DI_INLINE const uint8_t *di_column_scales(const di_gemm_block *b, di_gemm_format format,
-                                          int64_t column)
-{
-    return b->scales + (format == DI_GEMM_F4 ? column : column / 32) * (di_gemm_padded(b->k) / 32);
-}
 
 /* di_e8m0_to_f32 of each code. */
 DI_INLINE __m512 di_e8m0_512(__m128i codes)
@@ -217,14 +164,6 @@ DI_INLINE __m512 di_total4(di_gemm_format format, __m512 a, __m512 b, __m512 c, 
         d = _mm512_permutexvar_ps(natural, d);
     }
     return di_total4_512(a, b, c, d);
-}
-
-DI_INLINE void di_put(const di_gemm_block *b, int row, int64_t column, float value)
-{
-    if (b->is_f32_out)
-        ((float *)b->y[row])[column - b->y_first] = value;
-    else
-        ((di_bf16 *)b->y[row])[column - b->y_first] = di_f32_to_bf16(value);
 }
 
 /* ------------------------------------------------------------------- few rows */
