@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -31,6 +32,9 @@ static const shape shapes[] = {
     {1, 1, 1, 0, 0, false},     {1, 33, 32, 0, 0, false},  {2, 5, 64, 3, 1, true},
     {7, 40, 300, 30, 0, false}, {8, 31, 256, 33, 5, true}, {9, 2, 257, 0, 3, false},
     {17, 3, 33, 61, 0, true},   {3, 7, 1000, 1, 0, false}, {33, 34, 31, 0, 2, false},
+    {4, 9, 544, 0, 0, true},    {5, 10, 513, 7, 0, true},  {6, 6, 1088, 31, 1, false},
+    {15, 13, 95, 0, 0, true},   {16, 7, 512, 3, 0, true},  {31, 5, 160, 0, 0, false},
+    {70, 11, 48, 1, 0, true},   {3, 5, 5153, 30, 0, true},
 };
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -95,19 +99,48 @@ static void check_rows_alone(const di_kernel_case *c, const problem *p)
             one.y = alone;
             one.m = 1;
             k->fn(&one, 0, s->n, 0);
-            if (memcmp(alone, (const char *)p->args.y + (size_t)(row * p->args.y_stride) * bytes,
-                       (size_t)s->n * bytes) != 0)
-                fail_msg("%s (kernel %s): row %d alone differs", c->what, k->name, (int)row);
+            char what[256];
+            snprintf(what, sizeof what, "%s (kernel %s): row %d alone", c->what, k->name, (int)row);
+            di_compare_outputs(what, DI_NUMERICS_EXACT, s->is_f32_out ? DI_F32 : DI_BF16, alone,
+                               (const char *)p->args.y + (size_t)(row * p->args.y_stride) * bytes,
+                               (size_t)s->n * bytes);
         }
     }
     free(alone);
 }
 
+enum { SPECIALS = DI_N_PATTERNS }; /* a pattern of this file's: normal values with put_specials */
+
+/* NaN and infinite inputs, NaN weights, scales at both ends: all rows and columns but the first few
+ * keep finite sums. */
+static void put_specials(const problem *p, di_rng *rng, di_bf16 *x, void *w, uint8_t *scales)
+{
+    const shape *s = p->s;
+    const int64_t rows = s->first_column + s->n, groups = di_ceil_div(s->k, 32);
+    static const uint8_t ends[] = {0, 1, 240, 247, 254, 255};
+    if (s->m > 1)
+        x[p->args.x_stride + di_rng_below(rng, s->k)] = 0x7f80; /* infinity */
+    if (s->m > 2)
+        x[2 * p->args.x_stride + di_rng_below(rng, s->k)] = 0x7fc0; /* NaN */
+    const int64_t column = s->first_column + di_rng_below(rng, s->n);
+    const int64_t at = column * s->k + di_rng_below(rng, s->k);
+    if (p->is_f8)
+        ((uint8_t *)w)[at] = s->k % 2 ? 0x7f : 0xff;
+    else
+        ((di_bf16 *)w)[at] = 0x7fc1;
+    if (p->is_f8 && s->k > 32) /* a small shape's one scale would hide all else */
+        scales[di_rng_below(rng, di_ceil_div(rows, 32) * groups)] =
+            ends[di_rng_below(rng, sizeof ends)];
+}
+
 static void check(di_op op, const shape *s, di_pattern pattern)
 {
-    di_kernel_case c =
-        di_case_new(op, "%s, m %d n %d k %d from column %d, %s", di_op_name(op), (int)s->m,
-                    (int)s->n, (int)s->k, (int)s->first_column, di_pattern_name(pattern));
+    const bool is_special = (int)pattern == SPECIALS;
+    if (is_special)
+        pattern = DI_PATTERN_NORMAL;
+    di_kernel_case c = di_case_new(op, "%s, m %d n %d k %d from column %d, %s", di_op_name(op),
+                                   (int)s->m, (int)s->n, (int)s->k, (int)s->first_column,
+                                   is_special ? "specials" : di_pattern_name(pattern));
     di_rng rng = di_rng_named(c.what);
     problem p = {.s = s, .is_f8 = op == DI_OP_gemm_f8};
     const int64_t rows = s->first_column + s->n, x_stride = s->k + s->pad;
@@ -138,10 +171,13 @@ static void check(di_op op, const shape *s, di_pattern pattern)
                             .is_f32_out = s->is_f32_out,
                             .scratch = gemm_scratch(&c),
                             .scratch_stride = DI_GEMM_SCRATCH_BYTES};
+    if (is_special)
+        put_specials(&p, &rng, x, w, scales);
     if (pattern == DI_PATTERN_SUBNORMAL) /* fused products keep what the reference's lose */
         c.slack = (double)s->k * 0x1p-148;
     di_case_run(&c, &p.args, s->n);
-    expect(&c, &p);
+    if (!is_special) /* there the reference's table look-ups and sums are the definition */
+        expect(&c, &p);
     for (int64_t i = 0; i < s->m * y_stride; i++) /* between the rows */
         if (i % y_stride >= s->n)
             assert_int_equal(s->is_f32_out ? (int)((const uint32_t *)y)[i]
@@ -155,7 +191,7 @@ static void gemm(void **state)
 {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
-        for (int p = 0; p < DI_N_PATTERNS; p++) {
+        for (int p = 0; p <= SPECIALS; p++) {
             check(DI_OP_gemm_f8, &shapes[i], (di_pattern)p);
             check(DI_OP_gemm_bf16, &shapes[i], (di_pattern)p);
         }
@@ -178,6 +214,9 @@ static const group_shape group_shapes[] = {
     {33, 64, 3, {2, 9, 1}, 3, true},
     {5, 288, 0, {8, 0, 17, 3}, 4, false},
     {7, 96, 1, {0, 1, 1, 5, 2}, 5, true},
+    {9, 1056, 0, {4, 6, 31}, 3, true},
+    {5, 5120, 0, {3, 7}, 2, true},
+    {11, 512, 0, {70, 1, 16}, 3, false},
 };
 enum { N_GROUP_SHAPES = sizeof group_shapes / sizeof group_shapes[0] };
 
@@ -230,8 +269,11 @@ static void check_assignments_alone(const di_kernel_case *c, const di_grouped_ge
                 one.expert_begin = begin;
                 one.y = alone;
                 k->fn(&one, 0, a->n, 0);
-                if (memcmp(alone, a->y + j * a->n, (size_t)a->n * sizeof *alone) != 0)
-                    fail_msg("%s (kernel %s): assignment %d alone differs", c->what, k->name, j);
+                char what[256];
+                snprintf(what, sizeof what, "%s (kernel %s): assignment %d alone", c->what, k->name,
+                         (int)j);
+                di_compare_outputs(what, DI_NUMERICS_EXACT, DI_BF16, alone, a->y + j * a->n,
+                                   (size_t)a->n * sizeof *alone);
             }
         }
     }
@@ -241,9 +283,12 @@ static void check_assignments_alone(const di_kernel_case *c, const di_grouped_ge
 static void check_group(const group_shape *s, di_pattern pattern)
 {
     enum { N_ROWS = 9 };
-    di_kernel_case c =
-        di_case_new(DI_OP_grouped_gemm_f4, "grouped_gemm_f4, %d experts, n %d k %d, %s",
-                    s->n_active, (int)s->n, (int)s->k, di_pattern_name(pattern));
+    const bool is_special = (int)pattern == SPECIALS;
+    if (is_special)
+        pattern = DI_PATTERN_NORMAL;
+    di_kernel_case c = di_case_new(
+        DI_OP_grouped_gemm_f4, "grouped_gemm_f4, %d experts, n %d k %d, %s", s->n_active, (int)s->n,
+        (int)s->k, is_special ? "specials" : di_pattern_name(pattern));
     di_rng rng = di_rng_named(c.what);
     int32_t *begin = di_case_input(&c, s->n_active + 1, sizeof *begin);
     begin[0] = 0;
@@ -264,6 +309,10 @@ static void check_group(const group_shape *s, di_pattern pattern)
         uint8_t *scales = di_case_input(&c, s->n * s->k / 32, 1);
         di_fill_bytes(&rng, codes, s->n * s->k / 2);
         di_fill_e8m0(&rng, scales, s->n * s->k / 32);
+        if (is_special) { /* in one column: the others' sums stay finite */
+            scales[0] = (uint8_t)(e % 2 ? 255 : 0);
+            scales[s->k / 32 - 1] = 248;
+        }
         weights[e] = (di_qweight){codes, scales, s->n, s->k, DI_WEIGHT_F4};
         list[e] = &weights[e];
     }
@@ -280,8 +329,13 @@ static void check_group(const group_shape *s, di_pattern pattern)
                                        .scratch_stride = DI_GEMM_SCRATCH_BYTES};
     if (pattern == DI_PATTERN_SUBNORMAL)
         c.slack = (double)s->k * 0x1p-148;
+    if (is_special && x_rows > 2) {
+        x[x_stride + di_rng_below(&rng, s->k)] = 0x7f80;     /* infinity */
+        x[2 * x_stride + di_rng_below(&rng, s->k)] = 0x7fc0; /* NaN */
+    }
     di_case_run(&c, &args, s->n_active * s->n);
-    expect_group(&c, &args, s->n_active);
+    if (!is_special)
+        expect_group(&c, &args, s->n_active);
     check_assignments_alone(&c, &args, s->n_active);
     di_case_free(&c);
 }
@@ -290,7 +344,7 @@ static void grouped_gemm(void **state)
 {
     (void)state;
     for (int i = 0; i < N_GROUP_SHAPES; i++)
-        for (int p = 0; p < DI_N_PATTERNS; p++)
+        for (int p = 0; p <= SPECIALS; p++)
             check_group(&group_shapes[i], (di_pattern)p);
 }
 

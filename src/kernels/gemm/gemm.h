@@ -8,7 +8,8 @@
  * Items: output columns (0 .. n-1), each for all m rows. Products are exact in fp32, the sum runs
  * over k in the lanes16 order whatever m is, hence rows are batch-invariant. Kernels may fuse
  * multiplication and addition: that is the same as long as no product x w is below 2^-126 (of
- * trained weights and normalised activations none is), and off by at most k 2^-149 else. */
+ * trained weights and normalised activations none is), and off by at most k 2^-149 else. A product
+ * of 2^128 and more may be infinite or take part in the sum as it is. */
 #ifndef DI_KERNELS_GEMM_H
 #define DI_KERNELS_GEMM_H
 

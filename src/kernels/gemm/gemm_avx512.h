@@ -18,7 +18,7 @@
 #include "kernels/gemm/gemm_block.h"
 
 enum {
-    DI_GEMV_ROWS = 4,
+    DI_GEMV_ROWS = 6,
     DI_GEMV_COLUMNS = 4,
     DI_PANEL_ROWS = 4, /* a tile's; 4 x 6 sums fill the registers */
     DI_PANEL_COLUMNS = 6,
@@ -168,6 +168,12 @@ DI_INLINE __m512 di_total4(di_gemm_format format, __m512 a, __m512 b, __m512 c, 
 
 /* ------------------------------------------------------------------- few rows */
 
+/* Rows that few rows are computed as; those beyond are zeros and their results not stored. */
+DI_INLINE int di_gemv_padded_rows(int n_rows)
+{
+    return n_rows <= 2 ? n_rows : (n_rows + 1) / 2 * 2;
+}
+
 /* Where the parts of a block's work lie in its scratch. */
 typedef struct di_gemm_work {
     float *x;      /* widened rows */
@@ -225,7 +231,7 @@ DI_INLINE bool di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_sc
             sum[r][c] = _mm512_fmadd_ps(w[1], _mm512_load_ps(v + 16), sum[r][c]);
         }
     }
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < rows && r < b->n_rows; r++) {
         float out[4];
         const __m512 zero = _mm512_setzero_ps();
         di_split4(di_total4(format, sum[r][0], columns > 1 ? sum[r][1] : zero,
@@ -258,36 +264,38 @@ static void di_gemv_check_nan(const di_gemm_block *b, int64_t column)
  * each of the streams is read from its beginning to its end: the hardware prefetches one stream a
  * page. */
 DI_INLINE void di_gemv_columns(const di_gemm_block *b, di_gemm_format format, bool is_scaled,
-                               int rows, int64_t column, int64_t end, const di_gemm_work *work)
+                               int rows, int at_once, int64_t column, int64_t end,
+                               const di_gemm_work *work)
 {
-    const int64_t stride = (end - column) / DI_GEMV_COLUMNS;
+    const int64_t stride = (end - column) / at_once;
     for (int64_t i = 0; i < stride; i++)
-        if (!di_gemv(b, format, is_scaled, rows, DI_GEMV_COLUMNS, stride, column + i, work) ||
+        if (!di_gemv(b, format, is_scaled, rows, at_once, stride, column + i, work) ||
             (format == DI_GEMM_F8 && !is_scaled))
-            for (int c = 0; c < DI_GEMV_COLUMNS; c++)
+            for (int c = 0; c < at_once; c++)
                 di_gemv_check_nan(b, column + i + c * stride);
-    for (column += stride * DI_GEMV_COLUMNS; column < end; column++)
+    for (column += stride * at_once; column < end; column++)
         if (!di_gemv(b, format, is_scaled, rows, 1, 0, column, work) ||
             (format == DI_GEMM_F8 && !is_scaled))
             di_gemv_check_nan(b, column);
 }
 
-/* The same with the number of rows known to the compiler. */
+/* The same with the numbers of rows and columns known to the compiler; up to 24 sums. */
 DI_INLINE void di_gemv_rows(const di_gemm_block *b, di_gemm_format format, bool is_scaled,
                             int64_t column, int64_t end, const di_gemm_work *work)
 {
     switch (b->n_rows) {
     case 1:
-        di_gemv_columns(b, format, is_scaled, 1, column, end, work);
+        di_gemv_columns(b, format, is_scaled, 1, 4, column, end, work);
         break;
     case 2:
-        di_gemv_columns(b, format, is_scaled, 2, column, end, work);
+        di_gemv_columns(b, format, is_scaled, 2, 4, column, end, work);
         break;
     case 3:
-        di_gemv_columns(b, format, is_scaled, 3, column, end, work);
+    case 4:
+        di_gemv_columns(b, format, is_scaled, 4, 4, column, end, work);
         break;
     default:
-        di_gemv_columns(b, format, is_scaled, 4, column, end, work);
+        di_gemv_columns(b, format, is_scaled, 6, 4, column, end, work);
         break;
     }
 }
@@ -299,6 +307,7 @@ DI_INLINE bool di_scale_rows(const di_gemm_block *b, int64_t column, float large
                              const di_gemm_work *work)
 {
     const int64_t padded = di_gemm_padded(b->k), groups = padded / 32;
+    const int rows = di_gemv_padded_rows(b->n_rows);
     const uint8_t *scales = di_column_scales(b, DI_GEMM_F8, column);
     int most = 0;
     for (int64_t i = 0; i < groups; i++)
@@ -308,7 +317,7 @@ DI_INLINE bool di_scale_rows(const di_gemm_block *b, int64_t column, float large
         return false;
     for (int64_t i = 0; i < groups; i++) {
         const __m512 factor = _mm512_set1_ps(di_e8m0_to_f32(scales[i]) * 256.0f);
-        for (int r = 0; r < b->n_rows; r++) {
+        for (int r = 0; r < rows; r++) {
             const float *x = work->x + r * padded + i * 32;
             float *y = work->scaled + r * padded + i * 32;
             _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(x), factor));
@@ -459,7 +468,7 @@ DI_INLINE void di_gemm_block_run(const di_gemm_block *b, di_gemm_format format, 
     work.sums = (__m512 *)(void *)at;
     at += DI_BLOCK_ROWS * DI_PANEL_COLUMNS * 64;
     work.x = (float *)(void *)at;
-    const int rows = is_few ? b->n_rows : (b->n_rows + 3) / 4 * 4;
+    const int rows = is_few ? di_gemv_padded_rows(b->n_rows) : (b->n_rows + 3) / 4 * 4;
     at += (size_t)(rows * padded) * sizeof(float);
     work.scaled = (float *)(void *)at;
     if (is_few && format == DI_GEMM_F8)
