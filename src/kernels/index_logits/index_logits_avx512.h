@@ -24,6 +24,20 @@ enum {
     QUADS = 8            /* of a group */
 };
 
+/* acc + the four products of each 32-bit element. */
+#if defined(__AVX512VNNI__)
+static inline __m512i dot4(__m512i acc, __m512i u8, __m512i s8)
+{
+    return _mm512_dpbusd_epi32(acc, u8, s8);
+}
+#else
+static inline __m512i dot4(__m512i acc, __m512i u8, __m512i s8)
+{
+    const __m512i pairs = _mm512_maddubs_epi16(u8, s8); /* at most 2 * 24 * 15 */
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+#endif
+
 /* A row's queries. */
 typedef struct queries {
     int8_t bytes[QUERY_BYTES];                   /* [head, group, quad, 4] */
