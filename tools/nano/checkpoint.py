@@ -112,11 +112,11 @@ def tensor_names(c):
     return out
 
 
-def load(path, token_map, exact=True):
+def load(path, token_map, exact=True, kind=Nano):
     """A model holding a checkpoint's values. Requantizing them gives the same values again."""
     with open(os.path.join(path, "config.json")) as f:
         text = json.load(f)["text_config"]
-    model, store = Nano(text, token_map, exact=exact), Store(path)
+    model, store = kind(text, token_map, exact=exact), Store(path)
     with torch.no_grad():
         for key, name in tensor_names(model.c).items():
             model.param(key[0])[key[1:]].copy_(store.value(name).view(model.param(key[0])[key[1:]].shape))

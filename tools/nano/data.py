@@ -36,7 +36,7 @@ SPLITS = [
 
 # Kinds of documents, and the share of training tokens each gets.
 KINDS = ["picture", "simple", "fairy", "novel", "adventure", "general", "chat", "retrieve", "qa"]
-# "even" reads each text collection about equally often; "first" is what the shipped model was trained with, which
+# "even" (the shipped model) reads each text collection about equally often; "first"
 # repeats the small collections 25 to 45 times and so learns them by heart.
 MIXES = {
     "even": {"picture": .01, "simple": .045, "fairy": .10, "novel": .18, "adventure": .09, "general": .03,
@@ -45,6 +45,9 @@ MIXES = {
               "chat": .32, "retrieve": .12, "qa": .05},
 }
 STORY_KIND = {"00": "picture", "10": "simple", "11": "simple", "20": "fairy", "30": "novel", "40": "adventure"}
+
+# Tasks whose training examples count several times: those of the asked kinds that are learnt last.
+REPEATED = {"sub": 3}
 
 # Loss classes of tokens: none, prompt of a task, plain text, text of a long passage, answer.
 W_NONE, W_PROMPT, W_TEXT, W_PASSAGE, W_ANSWER = range(5)
@@ -268,7 +271,7 @@ def encode_chats(args):
     tok = Tokenizer(tok_path)
     rng = np.random.default_rng(seed)
     pieces, counts, kinds = [], [], []
-    for e in examples:
+    for e in (e for one in examples for e in [one] * REPEATED.get(one.get("task"), 1)):
         retrieve, qa = e.get("task") == "retrieve", "task" not in e or e["task"] == "story_qa"
         kind = "qa" if qa else "retrieve" if retrieve else "chat"
         think = "I will answer the question." if kind == "chat" and rng.random() < .03 else None

@@ -15,6 +15,8 @@ import torch
 
 import checkpoint
 import data
+from engine_order import EngineNano
+from model import Nano
 
 SAMPLES = ["Once upon a time there was a little fox who", "The old man opened the door and",
            "Long ago, in a country by the sea,"]
@@ -46,10 +48,11 @@ def held_out_texts(corpus, tok, kinds, budget, longest=2048):
 
 class Bench:
     def __init__(self, a):
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch.device("cuda" if torch.cuda.is_available() and not a.engine_order else "cpu")
         torch.backends.cuda.matmul.allow_tf32 = False
         self.tok = data.Tokenizer(os.path.join(a.model, "tokenizer.json"))
-        self.model = checkpoint.load(a.model, self.tok.token_map()[0]).to(self.device)
+        self.model = checkpoint.load(a.model, self.tok.token_map()[0],
+                                     kind=EngineNano if a.engine_order else Nano).to(self.device)
         with torch.no_grad():
             self.W, self.D = self.model.weights(), self.model.weights(draft=True)
         self.size = [len(self.tok.token_bytes(i)) if i > 2 else 0 for i in range(self.tok.vocab_size)]
@@ -201,6 +204,7 @@ def main():
     p.add_argument("--what", default="bits,tasks,drafts,samples")
     p.add_argument("--tokens", type=int, default=20000)
     p.add_argument("--limit", type=int, default=0, help="first task examples only")
+    p.add_argument("--engine-order", action="store_true", help="on the CPU, in the engine's order of operations")
     a = p.parse_args()
     test = a.test or os.path.join(a.corpus, "tasks", "test.jsonl")
     bench, out, what = Bench(a), {}, a.what.split(",")

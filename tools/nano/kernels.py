@@ -141,7 +141,7 @@ def select(scores, visible, k):
     if n <= k:
         return visible
     s = scores.float().masked_fill(~visible, float("-inf"))
-    top = s.topk(k, -1).indices
+    top = s.sort(dim=-1, descending=True, stable=True).indices[..., :k]
     return torch.zeros_like(visible).scatter_(-1, top, True) & visible
 
 

@@ -74,7 +74,8 @@ def engram_constants(text):
 
 
 def rope_freqs(dim, base, scaling=None):
-    f = 1.0 / torch.pow(torch.tensor(float(base)), torch.arange(0, dim, 2, dtype=F32) / dim)
+    part = (torch.arange(0, dim, 2, dtype=F32) / dim).double()
+    f = 1.0 / torch.pow(torch.tensor(float(base)).double(), part).float()
     if scaling:
         orig = scaling["original_max_position_embeddings"]
 
@@ -295,8 +296,11 @@ class Nano(nn.Module):
         """Latents [B, T/ratio, hd], not rotated."""
         if wgate is None:
             return self.norm(self.mm(x, wkv), norm)
-        k, g = (self.mm32(x, w).unflatten(1, (-1, 2)) for w in (wkv, wgate))
-        return self.norm((k * g.softmax(2)).sum(2).to(BF16), norm)
+        return self.norm(self.pool(*(self.mm32(x, w).unflatten(1, (-1, 2)) for w in (wkv, wgate))), norm)
+
+    def pool(self, k, g):
+        """The pairs of k [B, T/2, 2, d] by the softmax of g."""
+        return (k * g.softmax(2)).sum(2).to(BF16)
 
     def index_inputs(self, x, qrq, lat, xw, cs, cs_c):
         """Index queries [B, T, h, d], head weights [B, T, h] and (for a KV source) keys [B, Tc, d]."""
@@ -360,7 +364,7 @@ class Nano(nn.Module):
         o = self.rope(o, cs, inverse=True).unflatten(-2, (c.o_groups, -1)).flatten(-2)
         wa = lw["wo_a"].unflatten(0, (c.o_groups, -1))
         if self.exact or not o.is_cuda:
-            z = torch.einsum("btgi,gri->btgr", o.float(), wa.float()).to(BF16)
+            z = torch.stack([self.mm(o[..., g, :], wa[g]) for g in range(c.o_groups)], -2)
         else:
             z = torch.einsum("btgi,gri->btgr", o, wa)
         h = self.expand(self.mm(q8(z.flatten(-2)), lw["wo_b"]), h, post, C)
@@ -370,24 +374,33 @@ class Nano(nn.Module):
 
     # ------------------------------------------------------------------ MoE
 
-    def moe(self, x, lw):
-        c, experts = self.c, lw["gate"].shape[0]
-        top = c.top if experts == c.experts and "main" not in lw else c.d_top
+    def route(self, x, lw, top):
+        """Weights of all experts, zero where not chosen, and the choice."""
         a = F.softplus(self.mm32(x, lw["gate"]), threshold=20).sqrt()
         s = (a + lw["bias"]).detach()
-        lower = torch.arange(experts, device=x.device)
+        lower = torch.arange(s.shape[-1], device=x.device)
         better = (s[..., None, :] > s[..., :, None]) | ((s[..., None, :] == s[..., :, None])
                                                        & (lower[None, :] < lower[:, None]))
         chosen = better.sum(-1) < top
         w = a * chosen
-        w = w / (w.sum(-1, keepdim=True) + 1e-20) * c.scale if top > 1 else w * c.scale
+        w = w / (w.sum(-1, keepdim=True) + 1e-20) if top > 1 else w
+        return w * self.c.scale, chosen
+
+    @staticmethod
+    def silu(x):
+        return F.silu(x)
+
+    def moe(self, x, lw):
+        c, experts = self.c, lw["gate"].shape[0]
+        top = c.top if experts == c.experts and "main" not in lw else c.d_top
+        w, chosen = self.route(x, lw, top)
         xq = q8(x)
         if self.exact:
             return self.moe_exact(xq, w, lw), chosen.flatten(0, -2).sum(0)
         w1, w3 = (torch.cat([lw[k].flatten(0, 1), lw[s]], 0) for k, s in (("w1", "s1"), ("w3", "s3")))
         g, u = self.mm(xq, w1).float().clamp_max(c.limit), self.mm(xq, w3).float().clamp(-c.limit, c.limit)
         full = torch.cat([w, torch.ones_like(w[..., :1])], -1)[..., None]
-        v = (full * (F.silu(g) * u).unflatten(-1, (experts + 1, c.inter))).flatten(-2).to(BF16)
+        v = (full * (self.silu(g) * u).unflatten(-1, (experts + 1, c.inter))).flatten(-2).to(BF16)
         w2 = torch.cat([lw["w2"].transpose(0, 1).flatten(1, 2), lw["s2"]], 1)
         return self.mm(q8(v), w2), chosen.flatten(0, -2).sum(0)
 
@@ -401,7 +414,7 @@ class Nano(nn.Module):
             if not len(x):
                 continue
             g, u = self.mm(x, w1).float().clamp_max(c.limit), self.mm(x, w3).float().clamp(-c.limit, c.limit)
-            v = F.silu(g) * u
+            v = self.silu(g) * u
             if e < n:
                 v = v * w[hit][:, e, None]
             y[hit] = y[hit] + self.mm(q8(v.to(BF16)), w2).float()

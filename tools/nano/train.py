@@ -34,8 +34,10 @@ def arguments():
     p.add_argument("--tokenizer", help="tokenizer.json to use; trained on the corpus if left out")
     p.add_argument("--toy", action="store_true")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--steps", type=int, default=5200, help="backbone steps")
-    p.add_argument("--draft-steps", type=int, default=1200)
+    p.add_argument("--steps", type=int, default=4000, help="backbone steps")
+    p.add_argument("--stop", type=int, default=0, help="stop after this backbone step of the schedule (repeat runs)")
+    p.add_argument("--draft-steps", type=int, default=2600)
+    p.add_argument("--fit", action="store_true", help="fewer draft steps where the slice has no time for all")
     p.add_argument("--rows", type=int, default=32, help="rows of a step")
     p.add_argument("--length", type=int, default=2048, help="tokens of a row")
     p.add_argument("--mix", choices=sorted(data.MIXES), default="even", help="shares of the collections")
@@ -149,7 +151,7 @@ def train_backbone(a, model, batches, opt, device, info, deadline, held=None):
         held = to_gpu(held, device)
         held.update(tokens=held["tokens"].long(), seg=torch.zeros_like(held["seg"]))
     for step in range(start, a.steps):
-        if deadline and time.time() > deadline:
+        if deadline and time.time() > deadline or a.stop and step >= a.stop:
             return step
         part = step / a.steps
         batch = batches.next(truncated=part >= 0.7)
@@ -244,11 +246,13 @@ def train_drafter(a, model, batches, opt, device, start, deadline):
          else v.detach().clone().requires_grad_() for k, v in model.weights().items()}
     heads = {k: W[k].detach() for k in ("embed", "head")}
     names, t0 = model.names(draft=True), time.time()
+    t1 = t0
     gen = torch.Generator(device=device).manual_seed(a.seed + 77 + start)
-    step, t1 = start - 1, t0
+    table = torch.tensor(data.WEIGHTS, device=device)
+    step = start - 1
     while step + 1 < a.draft_steps:
         step += 1
-        if deadline and time.time() > deadline + 5:
+        if deadline and time.time() > deadline + 5 * a.fit:
             return step
         batch = batches.next(truncated=True)
         out = model.forward(W, batch)
@@ -256,7 +260,9 @@ def train_drafter(a, model, batches, opt, device, start, deadline):
             logits = model.logits(W, out["h"].detach(), out["pre"].detach())
         del out["h"], out["pre"], out["index_loss"]
         D = Nano.weights(model, draft=True)
-        rows = torch.randint(0, a.length - 2, (a.rows, a.anchors), generator=gen, device=device)
+        # Anchors where the first drafted token matters: answers and told text before prompts and passages.
+        worth = table[batch["classes"].long()][:, 2:] + 1e-6
+        rows = torch.multinomial(worth, a.anchors, replacement=True, generator=gen)
         loss, length, loads = call(heads, D, *draft_batch(model, W, D, batch, out, logits, rows))
         loss.backward()
         lr = schedule(step, a.draft_steps, warm=50, tail=0.5)
@@ -268,8 +274,8 @@ def train_drafter(a, model, batches, opt, device, start, deadline):
             model.param(n).grad = None
         if step == start + 5:
             t1 = time.time()
-        if step == start + 45 and deadline:           # as many steps as the slice has time for
-            fit = step + int((deadline - time.time()) / ((time.time() - t1) / 40))
+        if a.fit and deadline and step == start + 105:
+            fit = step + int((deadline - time.time()) / ((time.time() - t1) / 100))
             a.draft_steps = max(step + 2, min(a.draft_steps, fit))
             print(f"draft steps: {a.draft_steps}", flush=True)
         if (step + 1) % a.log_every == 0 or step == start:
