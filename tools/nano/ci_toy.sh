@@ -1,6 +1,6 @@
 #!/bin/sh
 # The toy setting of the training script, end to end: train (the loss must fall), export, load in the engine,
-# compare the engine's logits with the training code's bit for bit.
+# compare the engine's logits with the training code's in the engine's order.
 # Needs torch; installs it into BUILD/nano-venv where that is quick, and says so where it is not.
 #   tools/nano/ci_toy.sh [build folder]
 set -u

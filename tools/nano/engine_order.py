@@ -1,6 +1,6 @@
 """The evaluation path in the engine's own order of operations (CPU): its 16-lane sums, its exp and log
-polynomials, its order within softmax, routing and attention. Logits equal the engine's bit for bit, so a
-difference is a difference in the model, not in rounding. Plain FP32 elementwise operations throughout: torch
+polynomials, its order within softmax, routing and attention. Logits equal the engine's bit for bit, with rare
+exceptions, so a difference is a difference in the model, not in rounding. Plain FP32 elementwise operations throughout: torch
 neither fuses nor reorders those."""
 import torch
 import torch.nn.functional as F
