@@ -274,9 +274,11 @@ enum {
     KEY_CONTEXT,
     KEY_SEQS,
     KEY_KV_BYTES,
+    KEY_KV_FRACTION,
     KEY_WEIGHTS,
     KEY_WEIGHT_CACHE,
     KEY_PREFIX_CACHE,
+    KEY_PREFIX_INTERVAL,
     KEY_ASYNC,
     KEY_INVARIANT,
     KEY_ISA,
@@ -300,6 +302,9 @@ static const struct argp_option engine_options[] = {
     {"kv-cache-bytes", KEY_KV_BYTES, "N", 0,
      "memory for the KV cache; default: an eighth of this machine's; one sequence of the longest "
      "context fits in any case"},
+    {"kv-cache-fraction", KEY_KV_FRACTION, "F", 0,
+     "memory for the KV cache as a part, up to 1, of what is available beside weights and step "
+     "memory; instead of --kv-cache-bytes"},
     {"weights", KEY_WEIGHTS, "map|copy", 0,
      "copy: read the weights into large pages near the threads; default map: from the files"},
     {"weight-cache", KEY_WEIGHT_CACHE, "N", 0,
@@ -308,6 +313,8 @@ static const struct argp_option engine_options[] = {
      "the system decides what stays in memory"},
     {"prefix-cache", KEY_PREFIX_CACHE, "MODE", 0,
      "reuse of prompt beginnings: exact (default), replay or off"},
+    {"prefix-interval", KEY_PREFIX_INTERVAL, "N", 0,
+     "tokens between places where an exact prefix hit can end; default 1024"},
     {"async-scheduling", KEY_ASYNC, "on|off", 0,
      "schedule a step while the last one runs; default on"},
     {"batch-invariant", KEY_INVARIANT, "on|off", 0,
@@ -362,6 +369,17 @@ static error_t set_count(struct argp_state *state, const char *option, const cha
     return error;
 }
 
+static error_t set_fraction(struct argp_state *state, const char *option, const char *arg,
+                            double *out)
+{
+    char *error = NULL;
+    if (di_args_parse_f64(arg, 0.000001, 1, out, &error))
+        return 0;
+    const error_t result = di_args_bad(state, "%s: %s", option, error);
+    free(error);
+    return result;
+}
+
 static error_t parse_engine(int key, char *arg, struct argp_state *state)
 {
     di_engine_args *args = state->input;
@@ -388,6 +406,10 @@ static error_t parse_engine(int key, char *arg, struct argp_state *state)
     case KEY_KV_BYTES:
         return di_args_i64(state, "--kv-cache-bytes", arg, 1, INT64_MAX / 2,
                            &args->options.kv_cache_bytes);
+    case KEY_KV_FRACTION:
+        return set_fraction(state, "--kv-cache-fraction", arg, &args->options.kv_cache_fraction);
+    case KEY_PREFIX_INTERVAL:
+        return set_count(state, "--prefix-interval", arg, 1 << 24, &args->options.prefix_interval);
     case KEY_WEIGHT_CACHE:
         return di_args_i64(state, "--weight-cache", arg, 1, INT64_MAX / 4,
                            &args->options.weight_cache);

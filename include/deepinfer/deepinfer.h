@@ -67,26 +67,32 @@ DI_API const char *di_version(void); /* "0.1.0" */
 typedef struct di_options {
     /* Everything 0 or NULL means: the DEEPINFER_* environment variable if set, else the default.
      * `deepinfer config` prints the effective values; docs/options.md lists them. */
-    const char *accelerator; /* "cpu" (default), "nvidia"; anything else is refused */
-    int n_threads;           /* CPU worker threads; default: the cores this process may use */
-    const char *pin;         /* "auto" (default): workers stay on a core each where they take all
-                                cores of this process; "on", "off". Only threads of the library
-                                are pinned, never the caller's */
-    int max_step_tokens;     /* most tokens of one forward pass = the prefill chunk; default 512 */
-    int64_t max_context_len; /* tokens a sequence may have; default: the config's limit */
-    int max_seqs;            /* most sequences running at once; default 256 */
-    int64_t kv_cache_bytes;  /* KV-cache budget; default: an eighth of this machine's memory, and
-                                room for one sequence of max_context_len in any case */
-    const char *weights;     /* "map" (default): read in place from the mapped files; "copy": what
-                                every pass reads is copied into large pages, on the NUMA nodes of
-                                the workers that read it, by di_model_open; faster, and the model
-                                then takes that memory */
-    int64_t weight_cache;    /* bytes for routed experts, which then are read from the files as they
-                                are wanted; default: none, they are read in place from the mapped
-                                files and the system decides what stays in memory */
+    const char *accelerator;  /* "cpu" (default), "nvidia"; anything else is refused */
+    int n_threads;            /* CPU worker threads; default: the cores this process may use */
+    const char *pin;          /* "auto" (default): workers stay on a core each where they take all
+                                 cores of this process; "on", "off". Only threads of the library
+                                 are pinned, never the caller's */
+    int max_step_tokens;      /* most tokens of one forward pass = the prefill chunk; default 512 */
+    int64_t max_context_len;  /* tokens a sequence may have; default: the config's limit */
+    int max_seqs;             /* most sequences running at once; default 256 */
+    int64_t kv_cache_bytes;   /* KV-cache budget; default: an eighth of this machine's memory, and
+                                 room for one sequence of max_context_len in any case */
+    double kv_cache_fraction; /* KV-cache budget instead of kv_cache_bytes: a part, up to 1, of the
+                                 memory available to this process (control groups included) that
+                                 weights outside experts, step memory and weight_cache leave */
+    const char *weights;      /* "map" (default): read in place from the mapped files; "copy": what
+                                 every pass reads is copied into large pages, on the NUMA nodes of
+                                 the workers that read it, by di_model_open; faster, and the model
+                                 then takes that memory */
+    int64_t weight_cache; /* bytes for routed experts, which then are read from the files as they
+                             are wanted; default: none, they are read in place from the mapped
+                             files and the system decides what stays in memory */
     const char *prefix_cache; /* "exact" (default): a prompt's beginning that was computed before is
                                  not computed again, with equal bits; "replay": more hits, whose
                                  window is rebuilt approximately; "off" */
+    int prefix_interval; /* tokens between places where an exact hit can end, beside the ends of
+                            prompts and outputs and where prompts part; default 1024. Each keeps
+                            sliding_window tokens of all layers in the KV cache while it has room */
     const char *async_scheduling; /* "on" (default): a step is scheduled while the last one runs */
     const char *batch_invariant; /* "on" (default): results do not depend on the batch. "off" allows
                                     faster kernels that do; this build's CPU kernels all are */

@@ -13,7 +13,8 @@ extern char **environ;
 
 static const char env_prefix[] = "DEEPINFER_";
 
-enum { MAX_THREADS = 4096 };
+/* Fractions are held as whole millionths. */
+enum { MAX_THREADS = 4096, FRACTION_ONE = 1000000 };
 
 static const char *const accelerators[] = {"cpu", NULL};
 static const char *const accelerators_elsewhere[] = {"nvidia", NULL};
@@ -85,6 +86,17 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                   .help =
                                       "KV-cache budget; one sequence of max_context_len fits in "
                                       "any case"},
+    [DI_OPTION_KV_CACHE_FRACTION] = {.name = "kv_cache_fraction",
+                                     .env = "DEEPINFER_KV_CACHE_FRACTION",
+                                     .type = DI_OPTION_FRACTION,
+                                     .offset = offsetof(di_options, kv_cache_fraction),
+                                     .min = 1,
+                                     .max = FRACTION_ONE,
+                                     .default_text = "none",
+                                     .help =
+                                         "KV-cache budget instead of kv_cache_bytes: part of the "
+                                         "available memory that weights outside experts, step "
+                                         "memory and weight_cache leave"},
     [DI_OPTION_WEIGHTS] = {.name = "weights",
                            .env = "DEEPINFER_WEIGHTS",
                            .type = DI_OPTION_ENUM,
@@ -112,6 +124,17 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                 .help =
                                     "reuse of prompt beginnings: exact has the bits of a cold run, "
                                     "replay rebuilds windows approximately"},
+    [DI_OPTION_PREFIX_INTERVAL] = {.name = "prefix_interval",
+                                   .env = "DEEPINFER_PREFIX_INTERVAL",
+                                   .type = DI_OPTION_INT,
+                                   .offset = offsetof(di_options, prefix_interval),
+                                   .min = 1,
+                                   .max = 1 << 24,
+                                   .default_text = "1024",
+                                   .default_number = 1024,
+                                   .help =
+                                       "tokens between places of a sequence where an exact prefix "
+                                       "hit can end, beside ends and forks; whole blocks of 64"},
     [DI_OPTION_ASYNC_SCHEDULING] = {.name = "async_scheduling",
                                     .env = "DEEPINFER_ASYNC_SCHEDULING",
                                     .type = DI_OPTION_ENUM,
@@ -267,6 +290,41 @@ static di_status parse_number(const di_option *option, const char *label, const 
     return check_range(option, label, number, out);
 }
 
+static di_status fail_fraction(const char *label, const char *found)
+{
+    return di_fail(DI_ERR_ARGUMENT, "%s: found %.64s, wanted a number from 0.000001 to 1", label,
+                   found);
+}
+
+/* "0.25", ".5", "1": no sign, no exponent, a point in every locale; millionths. */
+static di_status parse_fraction(const di_option *option, const char *label, const char *text,
+                                option_value *out)
+{
+    const size_t n_whole = strspn(text, "0123456789");
+    const char *decimals = text + n_whole + (text[n_whole] == '.');
+    const size_t n_decimals = strspn(decimals, "0123456789");
+    const bool is_number = decimals[n_decimals] == 0 && n_whole + n_decimals > 0 && n_whole <= 6;
+    int64_t number = 0;
+    for (size_t i = 0; is_number && i < n_whole; i++)
+        number = number * 10 + (text[i] - '0');
+    for (size_t i = 0; is_number && i < 6; i++)
+        number = number * 10 + (i < n_decimals ? decimals[i] - '0' : 0);
+    if (!is_number || number < option->min || number > option->max)
+        return fail_fraction(label, text);
+    out->number = number;
+    return DI_OK;
+}
+
+static di_status check_fraction(const char *label, double fraction, option_value *out)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%g", fraction);
+    if (!(fraction >= 1.0 / FRACTION_ONE && fraction <= 1.0))
+        return fail_fraction(label, text);
+    out->number = (int64_t)(fraction * FRACTION_ONE + 0.5);
+    return DI_OK;
+}
+
 /* Length of the name at the start of text. */
 static size_t name_len(const char *text)
 {
@@ -298,6 +356,8 @@ static di_status parse_text(const di_option *option, const char *label, const ch
     case DI_OPTION_INT:
     case DI_OPTION_INT64:
         return parse_number(option, label, text, out);
+    case DI_OPTION_FRACTION:
+        return parse_fraction(option, label, text, out);
     case DI_OPTION_PAIRS:
         if (strlen(text) >= DI_OPTION_TEXT_BYTES)
             return di_fail(DI_ERR_ARGUMENT, "%s: found %zu bytes, wanted under %d", label,
@@ -324,8 +384,14 @@ static di_status resolve_given(const di_option *option, const di_options *given,
     const char *field = (const char *)given + option->offset;
     int64_t number = 0;
     const char *text = NULL;
+    double fraction;
     int narrow;
     switch (option->type) {
+    case DI_OPTION_FRACTION:
+        memcpy(&fraction, field, sizeof fraction);
+        *is_given = fraction != 0.0; /* NaN among them */
+        out->source = *is_given ? DI_SOURCE_OPTION : out->source;
+        return *is_given ? check_fraction(option->name, fraction, out) : DI_OK;
     case DI_OPTION_INT:
         memcpy(&narrow, field, sizeof narrow);
         number = narrow;
@@ -367,12 +433,32 @@ static bool is_on(const option_value *value)
     return !strcmp(value->text, "on") || !strcmp(value->text, "1");
 }
 
-di_status di_options_resolve(const di_options *given, di_effective_options *out)
+/* Two ways to say the same: given at one place they are an error, else the higher place wins. */
+static di_status resolve_kv_budget(option_value *bytes, option_value *fraction)
+{
+    if (bytes->source == DI_SOURCE_DEFAULT || fraction->source == DI_SOURCE_DEFAULT)
+        return DI_OK;
+    if (bytes->source == fraction->source)
+        return di_fail(DI_ERR_ARGUMENT,
+                       "found both kv_cache_bytes and kv_cache_fraction, wanted one of them");
+    *(bytes->source < fraction->source ? bytes : fraction) =
+        (option_value){.source = DI_SOURCE_DEFAULT};
+    return DI_OK;
+}
+
+/* value: [DI_N_OPTIONS] */
+static di_status resolve_all(const di_options *given, option_value *value)
 {
     DI_TRY(check_environment_names());
-    option_value value[DI_N_OPTIONS];
     for (int i = 0; i < DI_N_OPTIONS; i++)
         DI_TRY(resolve(&di_option_table[i], given, &value[i]));
+    return resolve_kv_budget(&value[DI_OPTION_KV_CACHE_BYTES], &value[DI_OPTION_KV_CACHE_FRACTION]);
+}
+
+di_status di_options_resolve(const di_options *given, di_effective_options *out)
+{
+    option_value value[DI_N_OPTIONS];
+    DI_TRY(resolve_all(given, value));
 
     *out = (di_effective_options){
         .accelerator = value[DI_OPTION_ACCELERATOR].text,
@@ -382,9 +468,12 @@ di_status di_options_resolve(const di_options *given, di_effective_options *out)
         .max_context_len = value[DI_OPTION_MAX_CONTEXT_LEN].number,
         .max_seqs = (int)value[DI_OPTION_MAX_SEQS].number,
         .kv_cache_bytes = value[DI_OPTION_KV_CACHE_BYTES].number,
+        .kv_cache_fraction =
+            (double)value[DI_OPTION_KV_CACHE_FRACTION].number / (double)FRACTION_ONE,
         .weights = value[DI_OPTION_WEIGHTS].text,
         .weight_cache = value[DI_OPTION_WEIGHT_CACHE].number,
         .prefix_cache = value[DI_OPTION_PREFIX_CACHE].text,
+        .prefix_interval = (int)value[DI_OPTION_PREFIX_INTERVAL].number,
         .is_async = is_on(&value[DI_OPTION_ASYNC_SCHEDULING]),
         .is_batch_invariant = is_on(&value[DI_OPTION_BATCH_INVARIANT]),
         .isa = value[DI_OPTION_ISA].text,
@@ -413,7 +502,9 @@ di_status di_option_string(const char *name, const char **out)
 
 static void print_value(const di_option *option, const option_value *value, FILE *out)
 {
-    if (value->number)
+    if (value->number && option->type == DI_OPTION_FRACTION)
+        fprintf(out, "%g", (double)value->number / FRACTION_ONE);
+    else if (value->number)
         fprintf(out, "%" PRId64, value->number);
     else
         fputs(value->text ? value->text : option->default_text, out);
@@ -430,15 +521,14 @@ di_status di_print_options(const di_options *options, FILE *out)
         return di_fail(DI_ERR_ARGUMENT, "no file to print the options to");
     di_effective_options effective;
     DI_TRY(di_options_resolve(options, &effective)); /* all or nothing is printed */
+    option_value values[DI_N_OPTIONS];
+    DI_TRY(resolve_all(options, values));
+    values[DI_OPTION_THREADS].number = effective.n_threads;
     for (int i = 0; i < DI_N_OPTIONS; i++) {
         const di_option *option = &di_option_table[i];
-        option_value value;
-        DI_TRY(resolve(option, options, &value));
-        if (i == DI_OPTION_THREADS)
-            value.number = effective.n_threads;
-        fprintf(out, "%-16s = ", option->name);
-        print_value(option, &value, out);
-        fprintf(out, "  (%s; %s)\n", source_names[value.source], option->env);
+        fprintf(out, "%-17s = ", option->name);
+        print_value(option, &values[i], out);
+        fprintf(out, "  (%s; %s)\n", source_names[values[i].source], option->env);
     }
     if (fflush(out) || ferror(out))
         return di_fail(DI_ERR_IO, "cannot write the options: %s", strerror(errno));

@@ -18,9 +18,11 @@ typedef enum di_option_id {
     DI_OPTION_MAX_CONTEXT_LEN,
     DI_OPTION_MAX_SEQS,
     DI_OPTION_KV_CACHE_BYTES,
+    DI_OPTION_KV_CACHE_FRACTION,
     DI_OPTION_WEIGHTS,
     DI_OPTION_WEIGHT_CACHE,
     DI_OPTION_PREFIX_CACHE,
+    DI_OPTION_PREFIX_INTERVAL,
     DI_OPTION_ASYNC_SCHEDULING,
     DI_OPTION_BATCH_INVARIANT,
     DI_OPTION_ISA,
@@ -30,10 +32,11 @@ typedef enum di_option_id {
 } di_option_id;
 
 typedef enum di_option_type {
-    DI_OPTION_ENUM,  /* one of `values` */
-    DI_OPTION_INT,   /* min .. max; an int in di_options */
-    DI_OPTION_INT64, /* min .. max; an int64_t in di_options */
-    DI_OPTION_PAIRS, /* "name=name,name=name" of a-z, 0-9 and _ */
+    DI_OPTION_ENUM,     /* one of `values` */
+    DI_OPTION_INT,      /* min .. max; an int in di_options */
+    DI_OPTION_INT64,    /* min .. max; an int64_t in di_options */
+    DI_OPTION_FRACTION, /* min .. max millionths; a double in di_options */
+    DI_OPTION_PAIRS,    /* "name=name,name=name" of a-z, 0-9 and _ */
     DI_OPTION_PATH
 } di_option_type;
 
@@ -47,7 +50,7 @@ typedef struct di_option {
     const char *const *unavailable; /* ENUM: known, but not in this build; may be NULL */
     int64_t min, max;
     const char *default_text; /* as printed where the default is no constant */
-    int64_t default_number;   /* INT, INT64; 0 = found at run time */
+    int64_t default_number;   /* INT, INT64, FRACTION; 0 = found at run time */
     const char *help;         /* one line */
 } di_option;
 
@@ -71,9 +74,11 @@ typedef struct di_effective_options {
     int64_t max_context_len; /* 0 = the config's limit */
     int max_seqs;
     int64_t kv_cache_bytes;   /* 0 = by this machine's memory */
+    double kv_cache_fraction; /* 0 = none; not with kv_cache_bytes */
     const char *weights;      /* "map", "copy" */
     int64_t weight_cache;     /* bytes; 0 = none, experts are read in place */
     const char *prefix_cache; /* "exact", "replay", "off" */
+    int prefix_interval;      /* tokens */
     bool is_async, is_batch_invariant;
     const char *isa;                    /* "best" or the highest level to use */
     char kernels[DI_OPTION_TEXT_BYTES]; /* "" = none forced */

@@ -39,8 +39,9 @@ static void fill_rows(const di_kv_cache *kv, const di_batch_part *part, int32_t 
     a->cu_seqlens_q[index + 1] = batch->n_rows;
 }
 
-static di_status fill_seq(const di_kv_cache *kv, const di_batch_part *part, di_arena *arena,
-                          di_batch_seq *out)
+/* Copies the block tables to *tables, which moves on. */
+static void fill_seq(const di_kv_cache *kv, const di_batch_part *part, int32_t **tables,
+                     di_batch_seq *out)
 {
     *out = (di_batch_seq){
         .engram_ids = part->engram_ids,
@@ -48,27 +49,29 @@ static di_status fill_seq(const di_kv_cache *kv, const di_batch_part *part, di_a
         .compressor_state = part->compressor_state,
     };
     for (int g = 0; g < kv->layout.n_groups; g++) {
-        int32_t *table;
-        DI_TRY(DI_ARENA_NEW(arena, (size_t)part->kv->n_blocks, &table));
-        memcpy(table, part->kv->tables[g], (size_t)part->kv->n_blocks * sizeof *table);
-        out->block_tables[g] = table;
+        memcpy(*tables, part->kv->tables[g], (size_t)part->kv->n_blocks * sizeof **tables);
+        out->block_tables[g] = *tables;
+        *tables += part->kv->n_blocks;
     }
-    return DI_OK;
 }
 
 di_status di_batch_make(const di_kv_cache *kv, const di_batch_part *parts, int32_t n_parts,
                         di_arena *arena, di_made_batch *out)
 {
-    size_t n_rows = 0;
-    for (int32_t i = 0; i < n_parts; i++)
+    size_t n_rows = 0, n_blocks = 0;
+    for (int32_t i = 0; i < n_parts; i++) {
         n_rows += (size_t)parts[i].n;
+        n_blocks += (size_t)parts[i].kv->n_blocks;
+    }
     batch_arrays a;
+    int32_t *tables;
+    DI_TRY(DI_ARENA_NEW(arena, n_blocks * (size_t)kv->layout.n_groups, &tables));
     DI_TRY(alloc_arrays(kv, n_rows, (size_t)n_parts, arena, &a));
     di_batch batch = {.n_seqs = n_parts};
     a.cu_seqlens_q[0] = 0;
     for (int32_t i = 0; i < n_parts; i++) {
         fill_rows(kv, &parts[i], i, &a, &batch);
-        DI_TRY(fill_seq(kv, &parts[i], arena, &a.seqs[i]));
+        fill_seq(kv, &parts[i], &tables, &a.seqs[i]);
     }
     batch.token_ids = a.token_ids;
     batch.positions = a.positions;

@@ -15,14 +15,15 @@ static bool is_finish_id(const di_entry *entry, int32_t id)
 }
 
 /* Appends a token's text; *stopped if a stop string is complete. Finish ids have no text. */
-static di_status append_text(di_seq *seq, int32_t token_id, bool *stopped)
+static di_status append_text(di_engine *engine, di_seq *seq, int32_t token_id, bool *stopped)
 {
-    DI_BUF_AUTO piece = {0};
+    di_buf *piece = &engine->piece;
     int matched = -1;
-    DI_TRY(di_detokenizer_push(&seq->detokenizer, token_id, &piece));
+    di_buf_clear(piece);
+    DI_TRY(di_detokenizer_push(&seq->detokenizer, token_id, piece));
     const bool is_enabled = (int64_t)di_seq_n_output(seq) > seq->entry->params.min_tokens;
     DI_TRY(
-        di_stop_push(seq->stop, di_buf_str(&piece), piece.len, is_enabled, &seq->text, &matched));
+        di_stop_push(seq->stop, di_buf_str(piece), piece->len, is_enabled, &seq->text, &matched));
     *stopped = matched >= 0;
     return DI_OK;
 }
@@ -55,15 +56,18 @@ static di_status fill_event(const di_seq *seq, size_t first_token, size_t first_
                             di_event *event)
 {
     const size_t n = di_seq_n_output(seq) - first_token;
-    int32_t *ids;
-    char *text, *error = NULL;
-    DI_TRY(DI_ARENA_NEW(&event->arena, n, &ids));
-    DI_TRY(DI_ARENA_NEW(&event->arena, seq->text.len - first_byte + 1, &text));
+    const size_t n_bytes = seq->text.len - first_byte;
+    int32_t *ids = &event->token_id;
+    char *text = event->text, *error = NULL;
+    if (n > 1)
+        DI_TRY(DI_ARENA_NEW(&event->arena, n, &ids));
+    if (n_bytes >= sizeof event->text)
+        DI_TRY(DI_ARENA_NEW(&event->arena, n_bytes + 1, &text));
     if (seq->error)
         DI_TRY(di_arena_strdup(&event->arena, seq->error, &error));
     if (n)
         memcpy(ids, seq->tokens.data + seq->entry->n_prompt + first_token, n * sizeof *ids);
-    memcpy(text, di_buf_str(&seq->text) + first_byte, seq->text.len - first_byte + 1);
+    memcpy(text, di_buf_str(&seq->text) + first_byte, n_bytes + 1);
     event->is_private = seq->entry->is_private;
     event->output = (di_output){
         .id = seq->entry->id,
@@ -71,7 +75,7 @@ static di_status fill_event(const di_seq *seq, size_t first_token, size_t first_
         .token_ids = ids,
         .n_token_ids = n,
         .text = text,
-        .text_bytes = seq->text.len - first_byte,
+        .text_bytes = n_bytes,
         .finish_reason = seq->finish_reason,
         .status = seq->status,
         .error = error ? error : "",
@@ -224,11 +228,12 @@ static di_status add_token(di_engine *engine, di_seq *seq, int32_t token_id,
 }
 
 /* Whether, and why, the sample ends with its newest token. */
-static di_status find_end(di_seq *seq, int32_t token_id, di_finish_reason *reason)
+static di_status find_end(di_engine *engine, di_seq *seq, int32_t token_id,
+                          di_finish_reason *reason)
 {
     bool stopped = is_finish_id(seq->entry, token_id);
     if (!stopped)
-        DI_TRY(append_text(seq, token_id, &stopped));
+        DI_TRY(append_text(engine, seq, token_id, &stopped));
     if (stopped)
         *reason = DI_FINISH_STOP;
     else if ((int64_t)seq->tokens.len >= seq->entry->max_len)
@@ -243,7 +248,7 @@ static di_status commit_token(di_engine *engine, di_seq *seq, const di_step_job 
     const size_t n_tokens = di_seq_n_output(seq), n_bytes = seq->text.len;
     di_finish_reason reason;
     DI_TRY(add_token(engine, seq, job->token_id, job->logprobs));
-    DI_TRY(find_end(seq, job->token_id, &reason));
+    DI_TRY(find_end(engine, seq, job->token_id, &reason));
     if (reason != DI_FINISH_NONE)
         close_seq(engine, seq, reason, DI_OK);
     const di_status status = push_event(engine, seq, n_tokens, n_bytes);
@@ -289,14 +294,23 @@ static void end_scored(di_engine *engine, const di_step_seq *s)
         di_seq_finish(engine, s->seq, DI_FINISH_LENGTH, DI_OK);
 }
 
-void di_running_fail(di_engine *engine, di_status status)
+/* What a sequence that goes on has computed may be known anew. */
+static void register_anew(di_engine *engine)
+{
+    for (di_sched_seq *s = engine->scheduler.running.first; s; s = s->next) {
+        s->kv.n_registered = 0;
+        s->kv.chain = 0;
+    }
+}
+
+void di_lost_fail(di_engine *engine, di_status status)
 {
     char text[1024];
     snprintf(text, sizeof text, "%s", di_last_error());
     for (di_entry *e = engine->active.first, *next; e; e = next) {
         next = e->active_next;
         for (int32_t i = 0; i < e->n_samples; i++) {
-            if (!e->seqs[i].sched.is_running)
+            if (!e->seqs[i].is_lost)
                 continue;
             di_error_set_text(text);
             di_seq_finish(engine, &e->seqs[i], DI_FINISH_ERROR, status);
@@ -304,22 +318,69 @@ void di_running_fail(di_engine *engine, di_status status)
         di_entry_settle(engine, e);
     }
     di_prefix_cache_flush(&engine->prefix);
+    register_anew(engine);
 }
 
-/* The pass failed as a whole. Its sequences are in flight: they settle later. */
-static void fail_all(di_engine *engine, const di_step *step)
+/* Marks [group][block] what the rows of a step write. */
+static di_status mark_written(const di_engine *engine, di_step *step, bool **written)
 {
-    const char *text = step->error ? step->error : di_status_name(step->status);
-    for (int32_t i = 0; i < step->n_seqs; i++) { /* preempted ones among them */
-        di_error_set_text(text);
-        di_seq_finish(engine, step->seqs[i].seq, DI_FINISH_ERROR, step->status);
+    const di_kv_cache *kv = &engine->runner.kv;
+    const di_batch *batch = &step->made.batch;
+    for (int g = 0; g < kv->layout.n_groups; g++) {
+        DI_TRY(DI_ARENA_ZNEW(&step->arena, (size_t)kv->pools[g].n_blocks, &written[g]));
+        for (int32_t row = 0; row < batch->n_rows; row++)
+            if (batch->slots[g][row] >= 0)
+                written[g][batch->slots[g][row] / kv->layout.groups[g].block_len] = true;
     }
-    for (int32_t i = 0; i < step->n_forks; i++) {
-        di_error_set_text(text);
-        di_seq_finish(engine, step->forks[i].seq, DI_FINISH_ERROR, step->status);
+    return DI_OK;
+}
+
+/* Whether a sequence took one of the blocks from the prefix cache. */
+static bool has_adopted(const di_engine *engine, const di_kv_seq *seq, bool *const *written)
+{
+    const int64_t n_adopted = seq->write_floor / DI_KV_BLOCK_TOKENS;
+    for (int g = 0; g < engine->runner.kv.layout.n_groups; g++)
+        for (int64_t b = seq->first_block[g]; b < di_min_i64(n_adopted, seq->n_blocks); b++)
+            if (written[g][seq->tables[g][b]])
+                return true;
+    return false;
+}
+
+/* Of the running sequences: those that were given entries which the pass should have computed.
+ * Nobody can have taken over what the pass after it wrote, since it is in flight still. */
+static void mark_dependents(di_engine *engine, di_step *step)
+{
+    bool *written[DI_MAX_KV_GROUPS] = {NULL};
+    const bool is_known = mark_written(engine, step, written) == DI_OK;
+    for (di_sched_seq *s = engine->scheduler.running.first; s; s = s->next)
+        if (!is_known || has_adopted(engine, &s->kv, written))
+            di_seq_of(s)->is_lost = true;
+}
+
+/* Samples that begin with the pass in flight share what the failed one should have computed. */
+static void mark_forks_in_flight(di_engine *engine)
+{
+    for (int i = 0; i < engine->n_in_flight; i++) {
+        const di_step *step = engine->in_flight[i];
+        for (int32_t k = 0; k < step->n_forks; k++) {
+            di_seq *to = step->forks[k].seq;
+            to->is_lost |= to->entry->seqs[0].is_lost;
+        }
     }
-    di_error_set_text(text);
-    di_running_fail(engine, step->status);
+}
+
+/* The pass failed as a whole. Its sequences, preempted ones among them, are in flight: they settle
+ * later. */
+static void fail_all(di_engine *engine, di_step *step)
+{
+    for (int32_t i = 0; i < step->n_seqs; i++)
+        step->seqs[i].seq->is_lost = true;
+    for (int32_t i = 0; i < step->n_forks; i++)
+        step->forks[i].seq->is_lost = true;
+    mark_dependents(engine, step);
+    mark_forks_in_flight(engine);
+    di_error_set_text(step->error ? step->error : di_status_name(step->status));
+    di_lost_fail(engine, step->status);
 }
 
 /* A request that has settled may be taken and gone at once: each is looked at once, at the end. */

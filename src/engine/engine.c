@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/checked.h"
 #include "base/clock.h"
 
-/* Preemptions of one sequence before it is pinned, and distance of the windows the prefix cache
- * keeps. */
-enum { MAX_PREEMPTIONS = 3, SEAM_BLOCKS = 16 };
+/* Preemptions of one sequence before it is pinned. */
+enum { MAX_PREEMPTIONS = 3 };
 
 /* ------------------------------------------------------------------------------- lists */
 
@@ -91,7 +91,8 @@ static di_status init_parts(di_engine *engine, const di_options *options, di_mod
 {
     DI_TRY(di_runner_init(model, options, &engine->runner));
     const di_effective_options *o = &engine->runner.options;
-    DI_TRY(di_prefix_cache_init(&engine->runner.kv, prefix_mode(o->prefix_cache), SEAM_BLOCKS,
+    DI_TRY(di_prefix_cache_init(&engine->runner.kv, prefix_mode(o->prefix_cache),
+                                di_ceil_div(o->prefix_interval, DI_KV_BLOCK_TOKENS),
                                 &engine->prefix));
     const di_sched_limits limits = {o->max_step_tokens, o->max_seqs, MAX_PREEMPTIONS};
     DI_TRY(di_scheduler_init(&engine->scheduler, &engine->runner.kv, &engine->prefix, &limits));
@@ -188,6 +189,7 @@ void di_engine_destroy(di_engine *engine)
     di_prefix_cache_free(&engine->prefix);
     di_outbox_free(&engine->outbox);
     di_outbox_free(&engine->pending);
+    di_buf_free(&engine->piece);
     di_runner_free(&engine->runner);
     free(engine->cancelled);
     free(engine->items);

@@ -50,6 +50,7 @@ struct di_engine {
     int64_t commit_ns;        /* when the step that is committed was collected */
     int64_t last_finished_ns; /* of the device; 0 = it has been without work */
     di_engine_stats stats;
+    di_buf piece;                   /* of text, while a token is committed */
     di_outbox pending;              /* outputs of this step */
     di_entry_list pending_finished; /* requests that ended in this step */
 
@@ -84,9 +85,9 @@ void di_step_commit(di_engine *engine, di_step *step);
 void di_engine_publish(di_engine *engine);
 /* Ends a sample and queues its last output. */
 void di_seq_finish(di_engine *engine, di_seq *seq, di_finish_reason reason, di_status status);
-/* Ends everything that runs, with this thread's error, and forgets all prefixes: entries that a
- * pass should have computed are missing, and others may have been given them. */
-void di_running_fail(di_engine *engine, di_status status);
+/* A pass failed: ends the active sequences that are marked lost, with this thread's error, and
+ * forgets all prefixes, since the entries of some will never be computed. */
+void di_lost_fail(di_engine *engine, di_status status);
 /* Ends all samples of a request that still run. */
 void di_entry_finish(di_engine *engine, di_entry *entry, di_finish_reason reason, di_status status);
 /* Lets go of a request whose samples have ended and are not in flight; it may be gone afterwards.

@@ -1,18 +1,47 @@
 #include "engine/memplan.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "model/forward.h"
 #include "weights/placed.h"
+#include "weights/weight_list.h"
 
 /* Window snapshots the prefix cache can keep beside the running sequences'. */
 enum { MIN_SNAPSHOTS = 16 };
 
-static int64_t machine_bytes(void)
+/* What every pass reads: all weights but routed experts, n-gram tables and parts that do not run.
+ */
+static di_status add_resident(void *user, const di_weight_tensor *t)
 {
-    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    const bool is_read = t->part != DI_PART_EXPERTS && t->part != DI_PART_DRAFT &&
+                         t->part != DI_PART_VISION && t->kind != DI_WEIGHT_KIND_TABLE;
+    int64_t bytes = (int64_t)di_dtype_bytes(t->dtype);
+    for (int i = 0; i < t->rank; i++)
+        bytes *= t->shape[i];
+    *(int64_t *)user += is_read ? bytes : 0;
+    return DI_OK;
+}
+
+/* The KV budget in bytes. */
+static di_status find_budget(const di_config *config, const di_effective_options *options,
+                             const di_memory *memory, di_memplan *plan)
+{
+    plan->available_bytes = memory->available;
+    plan->kv_budget_bytes = options->kv_cache_bytes ? options->kv_cache_bytes : memory->total / 8;
+    DI_TRY(di_weight_list(config, NULL, add_resident, &plan->resident_bytes));
+    if (options->kv_cache_fraction == 0)
+        return DI_OK;
+    const int64_t taken =
+        plan->resident_bytes + plan->scratch_bytes + plan->logits_bytes + plan->weight_cache_bytes;
+    if (taken >= memory->available)
+        return di_fail(DI_ERR_MEMORY,
+                       "kv_cache_fraction: found %lld bytes of memory available, of which weights, "
+                       "step memory and weight cache want %lld: nothing is left",
+                       (long long)memory->available, (long long)taken);
+    plan->kv_budget_bytes =
+        (int64_t)((double)(memory->available - taken) * options->kv_cache_fraction);
+    return DI_OK;
 }
 
 static di_status limit_context(const di_config *config, const di_effective_options *options,
@@ -44,7 +73,7 @@ static void size_pools(const di_config *config, const di_effective_options *opti
 {
     di_kv_layout layout;
     di_kv_layout_init(config, &layout);
-    const int64_t budget = options->kv_cache_bytes ? options->kv_cache_bytes : machine_bytes() / 8;
+    const int64_t budget = plan->kv_budget_bytes;
     plan->kv_blocks[0] = window_blocks(&layout, config, options, plan->context_len, budget / 2);
     plan->kv_total_bytes = plan->kv_bytes[0] = plan->kv_blocks[0] * layout.groups[0].block_bytes;
     int64_t logical_bytes = 0; /* of the compressed entries of DI_KV_BLOCK_TOKENS tokens */
@@ -60,12 +89,11 @@ static void size_pools(const di_config *config, const di_effective_options *opti
     }
 }
 
-di_status di_memplan_compute(const di_config *config, const di_effective_options *options,
-                             di_memplan *out)
+di_status di_memplan_compute_in(const di_config *config, const di_effective_options *options,
+                                const di_memory *memory, di_memplan *out)
 {
     di_memplan plan = {0};
     DI_TRY(limit_context(config, options, &plan.context_len));
-    size_pools(config, options, &plan);
     plan.scratch_bytes = di_forward_scratch_bytes(config, options->max_step_tokens,
                                                   plan.context_len, options->n_threads);
     plan.logits_bytes =
@@ -73,9 +101,11 @@ di_status di_memplan_compute(const di_config *config, const di_effective_options
     if (options->weights && !strcmp(options->weights, "copy"))
         DI_TRY(di_placed_bytes(config, options->weight_cache == 0, &plan.copied_bytes));
     plan.weight_cache_bytes = options->weight_cache;
+    DI_TRY(find_budget(config, options, memory, &plan));
+    size_pools(config, options, &plan);
     plan.total_bytes = plan.kv_total_bytes + plan.scratch_bytes + plan.logits_bytes +
                        plan.weight_cache_bytes + plan.copied_bytes;
-    if (plan.total_bytes > machine_bytes())
+    if (plan.total_bytes > memory->total)
         return di_fail(
             DI_ERR_MEMORY,
             "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld, weight "
@@ -83,9 +113,17 @@ di_status di_memplan_compute(const di_config *config, const di_effective_options
             "max_context_len, max_step_tokens or weight_cache",
             (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
             (long long)plan.scratch_bytes, (long long)plan.weight_cache_bytes,
-            (long long)plan.copied_bytes, (long long)machine_bytes());
+            (long long)plan.copied_bytes, (long long)memory->total);
     *out = plan;
     return DI_OK;
+}
+
+di_status di_memplan_compute(const di_config *config, const di_effective_options *options,
+                             di_memplan *out)
+{
+    di_memory memory;
+    di_memory_read("", &memory);
+    return di_memplan_compute_in(config, options, &memory, out);
 }
 
 static void print_row(FILE *out, const char *what, int64_t bytes)
@@ -109,6 +147,12 @@ di_status di_memplan_print(const di_config *config, const di_options *options, F
             (long long)di_kv_entry_bytes(&layout, DI_KV_WINDOW),
             (long long)di_kv_entry_bytes(&layout, DI_KV_COMPRESSED),
             (long long)di_kv_entry_bytes(&layout, DI_KV_INDEX));
+    print_row(out, "memory available", plan.available_bytes);
+    print_row(out, "weights read in every pass", plan.resident_bytes);
+    if (effective.kv_cache_fraction > 0)
+        fprintf(out, "  KV budget: %g of what these, step memory, logits and weight cache leave\n",
+                effective.kv_cache_fraction);
+    print_row(out, "KV budget", plan.kv_budget_bytes);
     for (int g = 0; g < layout.n_groups; g++) {
         const di_kv_group *group = &layout.groups[g];
         char name[64];

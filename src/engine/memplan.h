@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/memory.h"
 #include "base/options.h"
 #include "kv/layout.h"
 
@@ -11,6 +12,9 @@ typedef struct di_memplan {
     int64_t context_len;                 /* tokens a sequence may have */
     int64_t kv_blocks[DI_MAX_KV_GROUPS]; /* of each group's pool */
     int64_t kv_bytes[DI_MAX_KV_GROUPS];
+    int64_t available_bytes; /* memory of this process before the engine takes any */
+    int64_t resident_bytes;  /* weights that every pass reads */
+    int64_t kv_budget_bytes; /* given, or the given part of what the others leave */
     int64_t kv_total_bytes;
     int64_t scratch_bytes; /* step memory at max_step_tokens rows */
     int64_t logits_bytes;  /* a row for each running sequence, as many as a step may sample */
@@ -25,6 +29,10 @@ typedef struct di_memplan {
  */
 DI_WARN_UNUSED di_status di_memplan_compute(const di_config *config,
                                             const di_effective_options *options, di_memplan *out);
+/* The same with another machine's memory. */
+DI_WARN_UNUSED di_status di_memplan_compute_in(const di_config *config,
+                                               const di_effective_options *options,
+                                               const di_memory *memory, di_memplan *out);
 DI_WARN_UNUSED di_status di_memplan_print(const di_config *config, const di_options *options,
                                           FILE *out);
 

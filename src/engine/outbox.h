@@ -8,8 +8,10 @@ typedef struct di_event di_event;
 struct di_event {
     di_event *next;
     bool is_private;  /* for di_generate alone */
-    di_output output; /* pointers into arena */
-    di_arena arena;
+    di_output output; /* pointers into this event */
+    int32_t token_id; /* of the one token that most events have */
+    char text[44];    /* its text, if it is short */
+    di_arena arena;   /* what does not fit here */
 };
 
 typedef struct di_outbox {

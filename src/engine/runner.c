@@ -93,12 +93,27 @@ di_status di_runner_execute(di_runner *runner, const di_batch *batch, const di_o
     return DI_OK;
 }
 
+/* So that either all sequences get their places or none. */
+static di_status reserve(di_runner *runner, const di_work *works, int32_t n_works, di_arena *arena)
+{
+    di_kv_seq **seqs;
+    int64_t *new_lens;
+    DI_TRY(DI_ARENA_NEW(arena, (size_t)n_works, &seqs));
+    DI_TRY(DI_ARENA_NEW(arena, (size_t)n_works, &new_lens));
+    for (int32_t i = 0; i < n_works; i++) {
+        di_runner_seq *seq = works[i].seq;
+        if (!seq->compressor_state)
+            DI_TRY(di_compressor_state_new(runner, &seq->compressor_state));
+        seqs[i] = &seq->kv;
+        new_lens[i] = seq->kv.len + works[i].n_tokens;
+    }
+    return di_kv_cache_reserve(&runner->kv, seqs, new_lens, n_works);
+}
+
 static di_status make_part(di_runner *runner, const di_work *work, di_batch_part *out)
 {
     di_runner_seq *seq = work->seq;
     const int64_t first = seq->kv.len;
-    if (!seq->compressor_state)
-        DI_TRY(di_compressor_state_new(runner, &seq->compressor_state));
     DI_TRY(di_kv_seq_extend(&runner->kv, &seq->kv, first + work->n_tokens));
     *out = (di_batch_part){
         .kv = &seq->kv,
@@ -118,6 +133,7 @@ static di_status forward(di_runner *runner, const di_work *works, int32_t n_work
 {
     di_batch_part *parts;
     DI_TRY(DI_ARENA_NEW(arena, (size_t)n_works, &parts));
+    DI_TRY(reserve(runner, works, n_works, arena));
     for (int32_t i = 0; i < n_works; i++)
         DI_TRY(make_part(runner, &works[i], &parts[i]));
     di_made_batch made;

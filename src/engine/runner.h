@@ -62,8 +62,9 @@ DI_WARN_UNUSED di_status di_runner_execute(di_runner *runner, const di_batch *ba
 /* Memory for a sequence's compressor state, zeroed; free() it. */
 DI_WARN_UNUSED di_status di_compressor_state_new(const di_runner *runner, float **out);
 
-/* One forward pass over all works. *logits [wanted rows, vocab_size] in order of the works, valid
- * until the next pass. observer may be NULL. */
+/* One forward pass over all works, of different sequences. If the KV cache has no room for all of
+ * them (DI_ERR_MEMORY), none has advanced. *logits [wanted rows, vocab_size] in order of the works,
+ * valid until the next pass. observer may be NULL. */
 DI_WARN_UNUSED di_status di_runner_forward(di_runner *runner, const di_work *works, int32_t n_works,
                                            const di_observer *observer, float **logits);
 

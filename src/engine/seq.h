@@ -39,7 +39,8 @@ typedef struct di_seq {
 
     di_finish_reason finish_reason; /* DI_FINISH_NONE = waiting or running */
     di_status status;
-    char *error; /* in arena; NULL = none */
+    char *error;  /* in arena; NULL = none */
+    bool is_lost; /* a pass that it depends on has failed */
 } di_seq;
 
 /* A request: what its samples share. The engine keeps it until its result is taken. */

@@ -97,14 +97,19 @@ static void recycle_step(di_engine *engine, di_step *step)
     engine->free_steps = step;
 }
 
-/* Without memory for the step nothing that runs can go on. */
+/* Without memory for the step none of its sequences can go on. */
 static void fail_step(di_engine *engine, int32_t n_items, di_step *step, di_status status)
 {
-    for (int32_t i = 0; i < n_items; i++)
+    for (int32_t i = 0; i < n_items; i++) {
         engine->items[i].seq->n_in_flight--;
-    for (int32_t i = 0; step && i < step->n_forks; i++)
+        di_seq_of(engine->items[i].seq)->is_lost = true;
+    }
+    for (int32_t i = 0; step && i < step->n_forks; i++) {
         step->forks[i].seq->sched.n_in_flight--;
-    di_running_fail(engine, status);
+        step->forks[i].seq->is_lost = true;
+    }
+    engine->runner.kv.n_copies = 0; /* all were for these */
+    di_lost_fail(engine, status);
     if (step)
         recycle_step(engine, step);
 }
@@ -162,7 +167,6 @@ static void update_stats(di_engine *engine)
     s->n_waiting = engine->scheduler.waiting.n;
     s->n_running = engine->scheduler.running.n;
     s->n_preemptions = sched->n_preemptions;
-    s->cached_prompt_tokens = sched->cached_tokens;
     s->replayed_tokens = sched->replayed_tokens;
     di_weight_stats weights;
     di_weight_source_get_stats(engine->runner.source, &weights);

@@ -38,7 +38,10 @@ static di_status take_slot(di_engine *engine, di_seq *seq)
         .sample_index = (uint32_t)seq->sample_index,
     };
     DI_TRY(di_slot_take(&engine->slots, &engine->runner, &setup, e->max_len, &seq->slot));
+    /* Only now: what later admissions find, after preemptions, the sequence itself has computed. */
     seq->n_cached = di_min_i64(seq->sched.n_cached, (int64_t)e->n_prompt);
+    if (seq->sample_index == 0)
+        engine->stats.cached_prompt_tokens += (uint64_t)seq->n_cached;
     return DI_OK;
 }
 

@@ -130,20 +130,42 @@ static void drop_left_window(di_kv_cache *cache, di_kv_seq *seq)
             give_back(cache, seq, g, seq->first_block[g]++);
 }
 
+static di_status check_available(const di_kv_cache *cache, int group, int64_t need)
+{
+    const int64_t available = di_block_pool_available(&cache->pools[group]);
+    if (need > available)
+        return di_fail(DI_ERR_MEMORY,
+                       "KV cache full: wanted %lld blocks of %d tokens, %lld available",
+                       (long long)need, DI_KV_BLOCK_TOKENS, (long long)available);
+    return DI_OK;
+}
+
 /* Room in the tables and in the list of copies, so that the rest cannot fail. */
 static di_status make_room(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
 {
     const int64_t n_blocks = di_ceil_div(new_len, DI_KV_BLOCK_TOKENS);
     DI_TRY(DI_GROW(&cache->copies, &cache->copies_cap, cache->n_copies + DI_MAX_KV_GROUPS));
     for (int g = 0; g < cache->layout.n_groups; g++) {
-        const int64_t need = di_kv_seq_blocks_needed(cache, seq, g, new_len);
-        const int64_t available = di_block_pool_available(&cache->pools[g]);
-        if (need > available)
-            return di_fail(DI_ERR_MEMORY,
-                           "KV cache full: wanted %lld blocks of %d tokens, %lld available",
-                           (long long)need, DI_KV_BLOCK_TOKENS, (long long)available);
+        DI_TRY(check_available(cache, g, di_kv_seq_blocks_needed(cache, seq, g, new_len)));
         DI_TRY(DI_GROW(&seq->tables[g], &seq->table_caps[g], (size_t)n_blocks));
     }
+    return DI_OK;
+}
+
+di_status di_kv_cache_reserve(di_kv_cache *cache, di_kv_seq *const *seqs, const int64_t *new_lens,
+                              int32_t n)
+{
+    const size_t most_copies = (size_t)n * DI_MAX_KV_GROUPS;
+    DI_TRY(DI_GROW(&cache->copies, &cache->copies_cap, cache->n_copies + most_copies));
+    int64_t need[DI_MAX_KV_GROUPS] = {0};
+    for (int32_t i = 0; i < n; i++) {
+        drop_left_window(cache, seqs[i]);
+        DI_TRY(make_room(cache, seqs[i], new_lens[i]));
+        for (int g = 0; g < cache->layout.n_groups; g++)
+            need[g] += di_kv_seq_blocks_needed(cache, seqs[i], g, new_lens[i]);
+    }
+    for (int g = 0; g < cache->layout.n_groups; g++)
+        DI_TRY(check_available(cache, g, need[g]));
     return DI_OK;
 }
 
@@ -156,8 +178,24 @@ static void own_last_block(di_kv_cache *cache, di_kv_seq *seq, int group)
     *last = fresh;
 }
 
+/* Whether the last blocks are the sequence's own, hold the new tokens, and no block leaves the
+ * window: most decode steps. */
+static bool fits_last_block(const di_kv_cache *cache, const di_kv_seq *seq, int64_t new_len)
+{
+    if (new_len <= seq->len || new_len > seq->n_blocks * DI_KV_BLOCK_TOKENS)
+        return false;
+    for (int g = 0; g < cache->layout.n_groups; g++)
+        if (must_copy_last(cache, seq, g) || seq->first_block[g] < first_seen(cache, seq, g))
+            return false;
+    return true;
+}
+
 di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
 {
+    if (fits_last_block(cache, seq, new_len)) {
+        seq->len = new_len;
+        return DI_OK;
+    }
     drop_left_window(cache, seq);
     DI_TRY(make_room(cache, seq, new_len));
     if (new_len <= seq->len)

@@ -37,7 +37,9 @@ typedef struct di_kv_seq {
     int64_t write_floor;  /* tokens below it have shared compressed entries: never written again */
     int64_t window_floor; /* positions below it are in no window (after a replay), else 0 */
     int64_t n_registered; /* logical blocks the prefix cache has been told of, from the first */
-    uint64_t chain;       /* identity of the last of them (prefix_cache.h) */
+    int64_t fork_block; /* logical blocks that the prefix cache knew, more than it could give: other
+                           sequences go on differently there; else 0 */
+    uint64_t chain;     /* identity of the last of them (prefix_cache.h) */
 } di_kv_seq;
 
 /* n_blocks [n_groups]: size of each pool. Memory is reserved, not touched. */
@@ -66,6 +68,11 @@ int64_t di_kv_seq_blocks_needed(const di_kv_cache *cache, const di_kv_seq *seq, 
  * on can see, then makes a shared last block its own (a copy is noted in cache->copies), then takes
  * blocks. On DI_ERR_MEMORY (a pool has too few) the sequence keeps its length. */
 DI_WARN_UNUSED di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len);
+/* Makes room for extending n different sequences, seqs[i] to new_lens[i]: what di_kv_seq_extend
+ * needs beside blocks, and checks that the pools have the blocks of all of them. After it, and
+ * before anything else takes blocks, extending them cannot fail. */
+DI_WARN_UNUSED di_status di_kv_cache_reserve(di_kv_cache *cache, di_kv_seq *const *seqs,
+                                             const int64_t *new_lens, int32_t n);
 /* Slot of the entry that the token at `position` completes in a group; -1 if it completes none or
  * the entry is not to be written. */
 int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group, int64_t position);

@@ -242,6 +242,7 @@ static di_status adopt_longest(di_prefix_cache *cache, di_kv_seq *seq, const int
                          di_block_pool_available(&cache->kv->pools[0]) >= window_blocks(cache);
     if (replays)
         n_blocks = n_known;
+    seq->fork_block = n_known > n_blocks ? n_known : 0;
     if (n_blocks == 0)
         return DI_OK;
     DI_TRY(make_tables(cache, seq, n_blocks));
@@ -272,10 +273,13 @@ di_status di_prefix_cache_adopt(di_prefix_cache *cache, di_kv_seq *seq, const in
 /* ------------------------------------------------------------------------------- registering */
 
 /* Whether the window of logical block b is within window_len before a seam: one every seam_blocks,
- * one at the end of the prompt. */
-static bool keeps_window(const di_prefix_cache *cache, int64_t b, int64_t prompt_len)
+ * one where the sequence leaves others that began alike, one at the end of the prompt. */
+static bool keeps_window(const di_prefix_cache *cache, const di_kv_seq *seq, int64_t b,
+                         int64_t prompt_len)
 {
     const int64_t reach = window_blocks(cache);
+    if (b < seq->fork_block && b >= seq->fork_block - reach)
+        return true;
     /* The same prompt again can use (prompt_len - 1) / block blocks, a longer one all of them. */
     if (b < prompt_len / DI_KV_BLOCK_TOKENS && b >= (prompt_len - 1) / DI_KV_BLOCK_TOKENS - reach)
         return true;
@@ -340,7 +344,7 @@ di_status di_prefix_cache_register(di_prefix_cache *cache, di_kv_seq *seq, const
         return DI_OK;
     const int64_t n_blocks = n_known / DI_KV_BLOCK_TOKENS;
     for (int64_t b = seq->n_registered; b < n_blocks; b++) {
-        DI_TRY(register_block(cache, seq, tokens, b, keeps_window(cache, b, prompt_len)));
+        DI_TRY(register_block(cache, seq, tokens, b, keeps_window(cache, seq, b, prompt_len)));
         seq->n_registered = b + 1;
     }
     if (is_end)

@@ -9,9 +9,11 @@
  *
  * Exact hits need the windows of the last window_len positions before the seam. Windows are paged
  * like everything else, so a "snapshot" is just the window blocks before a seam, kept: at the end
- * of a prompt, at the end of a sequence, and every seam_blocks blocks. Compressors have no state at
- * a block boundary (blocks hold an even number of tokens) and Engram needs token ids only: a hit
- * gives the bits of a cold run.
+ * of a prompt, at the end of a sequence, every seam_blocks blocks, and where a prompt leaves a
+ * known beginning that had no window there: of many prompts with one beginning the second computes
+ * it again, keeps its window, and the third finds it. Compressors have no state at a block boundary
+ * (blocks hold an even number of tokens) and Engram needs token ids only: a hit gives the bits of a
+ * cold run.
  *
  * A model without compressed layers has no prefix cache.
  *
@@ -62,7 +64,7 @@ typedef struct di_prefix_hit {
 
 /* Gives a fresh sequence (len 0, no blocks) the longest usable beginning of tokens[n], at most n -
  * 1 tokens: its len becomes hit->replay_from, its tables hold the shared blocks. Without a hit
- * nothing changes. */
+ * only its fork_block changes. */
 DI_WARN_UNUSED di_status di_prefix_cache_adopt(di_prefix_cache *cache, di_kv_seq *seq,
                                                const int32_t *tokens, int64_t n,
                                                di_prefix_hit *hit);

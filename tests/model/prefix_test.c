@@ -10,7 +10,7 @@
 #include "engine_check.h"
 #include "random.h"
 
-enum { LONG = DI_TEST_SHARE > 1 ? 400 : 1000, N_NEW = 8 };
+enum { N_NEW = 8, LONG = DI_TEST_SHARE > 1 ? 400 : 2048 - N_NEW };
 
 static di_model *model;
 static int32_t text[2048];
@@ -65,8 +65,8 @@ static void assert_same(const di_result *a, const di_result *b)
                             5 * sizeof *a->logprobs[i].entries);
 }
 
-/* K06, K12, V11: a long prompt whole, in chunks, again (nearly all of it is a hit), and again after
- * other long prompts. */
+/* K06, K12, V11: a prompt as long as the context whole, in chunks, again (nearly all of it is a
+ * hit), and again after other long prompts. */
 static void a_long_prompt_again(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void a_long_prompt_again(void **state)
             assert_same(whole, r);
             di_result_free(r);
             if (turn == 1)
-                di_result_free(generate(engine, text + 300, LONG / 2, 2));
+                di_result_free(generate(engine, text + 300, LONG / 4, 2));
         }
         di_engine_destroy(engine);
     }
@@ -170,6 +170,48 @@ static void decode_is_prefill(void **state)
     di_engine_destroy(engine);
 }
 
+/* Prompts with one beginning, shorter than the interval of kept windows, and different ends: the
+ * second keeps the window where it leaves the first, the third hits. */
+static void a_shared_beginning(void **state)
+{
+    (void)state;
+    enum { N_SHARED = 280, N_OWN = 90, N = N_SHARED + N_OWN };
+    di_engine *engine = make_engine("exact", 100, 0), *cold = make_engine("off", 512, 0);
+    int32_t ids[N];
+    memcpy(ids, text, N_SHARED * sizeof *ids);
+    for (int turn = 0; turn < 4; turn++) {
+        memcpy(ids + N_SHARED, text + N_SHARED + (1 + turn) * N_OWN, N_OWN * sizeof *ids);
+        di_result *a = generate(engine, ids, N, N_NEW), *b = generate(cold, ids, N, N_NEW);
+        assert_int_equal(a->n_cached_tokens, turn < 2 ? 0 : N_SHARED / 64 * 64);
+        assert_same(b, a);
+        di_result_free(a);
+        di_result_free(b);
+    }
+    di_engine_destroy(engine);
+    di_engine_destroy(cold);
+}
+
+/* Hits at every interval, with a short one. */
+static void an_interval(void **state)
+{
+    (void)state;
+    enum { N = 400, N_SHARED = 300 };
+    const di_options options = {.n_threads = 2, .max_step_tokens = 128, .prefix_interval = 128};
+    di_engine *engine, *cold = make_engine("off", 512, 0);
+    di_require(di_engine_create(model, &options, &engine));
+    di_result_free(generate(engine, text, N, 1));
+    int32_t ids[N];
+    memcpy(ids, text, sizeof ids);
+    memcpy(ids + N_SHARED, text + 1000, (N - N_SHARED) * sizeof *ids);
+    di_result *a = generate(engine, ids, N, N_NEW), *b = generate(cold, ids, N, N_NEW);
+    assert_int_equal(a->n_cached_tokens, 256);
+    assert_same(b, a);
+    di_result_free(a);
+    di_result_free(b);
+    di_engine_destroy(engine);
+    di_engine_destroy(cold);
+}
+
 /* Approximate by design, but counted apart, and never an error. */
 static void replay_counts(void **state)
 {
@@ -195,6 +237,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_long_prompt_again),
         cmocka_unit_test(evicted_in_between),
         cmocka_unit_test(turns),
+        cmocka_unit_test(a_shared_beginning),
+        cmocka_unit_test(an_interval),
         cmocka_unit_test(decode_is_prefill),
         cmocka_unit_test(replay_counts),
     };

@@ -195,6 +195,31 @@ static void a_full_pool_leaves_the_sequence_as_it_was(void **state)
     di_kv_cache_free(&cache);
 }
 
+/* Room for each alone but not for both: neither changes. */
+static void reserving_is_all_or_nothing(void **state)
+{
+    (void)state;
+    di_kv_cache cache = make_cache(1000, 4);
+    di_kv_seq a = {.len = 0}, b = {.len = 0};
+    di_kv_seq *const seqs[] = {&a, &b};
+    require(di_kv_seq_extend(&cache, &a, 70));
+    const int64_t too_long[] = {192, 128};
+    assert_int_equal(di_kv_cache_reserve(&cache, seqs, too_long, 2), DI_ERR_MEMORY);
+    assert_string_equal(di_last_error(),
+                        "KV cache full: wanted 3 blocks of 64 tokens, 2 available");
+    assert_int_equal(a.len, 70);
+    assert_int_equal(b.len, 0);
+    for (int g = 0; g < cache.layout.n_groups; g++)
+        assert_int_equal(cache.pools[g].n_free, 2);
+    const int64_t fitting[] = {192, 64};
+    require(di_kv_cache_reserve(&cache, seqs, fitting, 2));
+    for (int i = 0; i < 2; i++)
+        require(di_kv_seq_extend(&cache, seqs[i], fitting[i]));
+    di_kv_seq_release(&cache, &a);
+    di_kv_seq_release(&cache, &b);
+    di_kv_cache_free(&cache);
+}
+
 /* ------------------------------------------------------------------- against a naive model */
 
 enum { N_SEQS = 5, N_POOL_BLOCKS = 24, N_STEPS = 4000, WINDOW = 70 };
@@ -290,6 +315,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(window_blocks_are_given_back_when_no_row_sees_them),
         cmocka_unit_test(planned_window_pool_is_enough),
         cmocka_unit_test(a_full_pool_leaves_the_sequence_as_it_was),
+        cmocka_unit_test(reserving_is_all_or_nothing),
         cmocka_unit_test(random_extend_and_release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,58 @@ static void unknown_variables_are_refused(void **state)
     assert_int_equal(di_options_resolve(NULL, &effective), DI_OK);
 }
 
+static void fractions(void **state)
+{
+    (void)state;
+    di_effective_options effective;
+    const char *const good[] = {"0.5", ".25", "1", "1.000000", "0.0000019", "000.5"};
+    const double wanted[] = {0.5, 0.25, 1, 1, 0.000001, 0.5};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        setenv("DEEPINFER_KV_CACHE_FRACTION", good[i], 1);
+        assert_int_equal(di_options_resolve(NULL, &effective), DI_OK);
+        assert_true(effective.kv_cache_fraction == wanted[i]);
+    }
+    const char *const bad[] = {"0", "1.1", "2", "-0.5", "0.5x", ".", "1e-1", "0,5", "0.0000001"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        setenv("DEEPINFER_KV_CACHE_FRACTION", bad[i], 1);
+        assert_error(di_options_resolve(NULL, &effective), DI_ERR_ARGUMENT,
+                     "DEEPINFER_KV_CACHE_FRACTION: found ");
+        assert_error(DI_ERR_ARGUMENT, DI_ERR_ARGUMENT, "wanted a number from 0.000001 to 1");
+    }
+    unsetenv("DEEPINFER_KV_CACHE_FRACTION");
+    const double bad_numbers[] = {-0.5, 1.001, 1e-9, (double)NAN, (double)INFINITY};
+    for (size_t i = 0; i < sizeof bad_numbers / sizeof bad_numbers[0]; i++)
+        assert_error(
+            di_options_resolve(&(di_options){.kv_cache_fraction = bad_numbers[i]}, &effective),
+            DI_ERR_ARGUMENT, "kv_cache_fraction: found ");
+    const di_options half = {.kv_cache_fraction = 0.5};
+    assert_int_equal(di_options_resolve(&half, &effective), DI_OK);
+    assert_true(effective.kv_cache_fraction == 0.5);
+    assert_int_equal(effective.source[DI_OPTION_KV_CACHE_FRACTION], DI_SOURCE_OPTION);
+}
+
+/* Bytes or a fraction: both at one place are refused, else the higher place is taken. */
+static void one_kv_budget(void **state)
+{
+    (void)state;
+    di_effective_options effective;
+    const di_options both = {.kv_cache_bytes = 5, .kv_cache_fraction = 0.5};
+    const char *const text = "found both kv_cache_bytes and kv_cache_fraction, wanted one of them";
+    assert_error(di_options_resolve(&both, &effective), DI_ERR_ARGUMENT, text);
+    setenv("DEEPINFER_KV_CACHE_BYTES", "7", 1);
+    assert_int_equal(di_options_resolve(&(di_options){.kv_cache_fraction = 0.5}, &effective),
+                     DI_OK);
+    assert_int_equal(effective.kv_cache_bytes, 0);
+    assert_true(effective.kv_cache_fraction == 0.5);
+    setenv("DEEPINFER_KV_CACHE_FRACTION", "0.25", 1);
+    assert_error(di_options_resolve(NULL, &effective), DI_ERR_ARGUMENT, text);
+    assert_int_equal(di_options_resolve(&(di_options){.kv_cache_bytes = 9}, &effective), DI_OK);
+    assert_int_equal(effective.kv_cache_bytes, 9);
+    assert_true(effective.kv_cache_fraction == 0);
+    unsetenv("DEEPINFER_KV_CACHE_BYTES");
+    unsetenv("DEEPINFER_KV_CACHE_FRACTION");
+}
+
 static void program_strings(void **state)
 {
     (void)state;
@@ -225,23 +278,25 @@ static void printed_options_name_value_and_source(void **state)
     FILE *out = open_memstream(&text, &bytes);
     assert_int_equal(di_print_options(&(di_options){.n_threads = 5}, out), DI_OK);
     fclose(out);
-    assert_string_equal(text, "accelerator      = cpu  (default; DEEPINFER_ACCELERATOR)\n"
-                              "n_threads        = 5  (option; DEEPINFER_THREADS)\n"
-                              "pin              = auto  (default; DEEPINFER_PIN)\n"
-                              "max_step_tokens  = 64  (environment; DEEPINFER_MAX_STEP_TOKENS)\n"
-                              "max_context_len  = the model's limit  (default; "
+    assert_string_equal(text, "accelerator       = cpu  (default; DEEPINFER_ACCELERATOR)\n"
+                              "n_threads         = 5  (option; DEEPINFER_THREADS)\n"
+                              "pin               = auto  (default; DEEPINFER_PIN)\n"
+                              "max_step_tokens   = 64  (environment; DEEPINFER_MAX_STEP_TOKENS)\n"
+                              "max_context_len   = the model's limit  (default; "
                               "DEEPINFER_MAX_CONTEXT_LEN)\n"
-                              "max_seqs         = 256  (default; DEEPINFER_MAX_SEQS)\n"
-                              "kv_cache_bytes   = an eighth of this machine's memory  (default; "
+                              "max_seqs          = 256  (default; DEEPINFER_MAX_SEQS)\n"
+                              "kv_cache_bytes    = an eighth of this machine's memory  (default; "
                               "DEEPINFER_KV_CACHE_BYTES)\n"
-                              "weights          = map  (default; DEEPINFER_WEIGHTS)\n"
-                              "weight_cache     = none  (default; DEEPINFER_WEIGHT_CACHE)\n"
-                              "prefix_cache     = exact  (default; DEEPINFER_PREFIX_CACHE)\n"
-                              "async_scheduling = on  (default; DEEPINFER_ASYNC_SCHEDULING)\n"
-                              "batch_invariant  = on  (default; DEEPINFER_BATCH_INVARIANT)\n"
-                              "isa              = best  (default; DEEPINFER_ISA)\n"
-                              "kernels          = none  (default; DEEPINFER_KERNELS)\n"
-                              "hf_model_dir     = none  (default; DEEPINFER_HF_MODEL_DIR)\n");
+                              "kv_cache_fraction = none  (default; DEEPINFER_KV_CACHE_FRACTION)\n"
+                              "weights           = map  (default; DEEPINFER_WEIGHTS)\n"
+                              "weight_cache      = none  (default; DEEPINFER_WEIGHT_CACHE)\n"
+                              "prefix_cache      = exact  (default; DEEPINFER_PREFIX_CACHE)\n"
+                              "prefix_interval   = 1024  (default; DEEPINFER_PREFIX_INTERVAL)\n"
+                              "async_scheduling  = on  (default; DEEPINFER_ASYNC_SCHEDULING)\n"
+                              "batch_invariant   = on  (default; DEEPINFER_BATCH_INVARIANT)\n"
+                              "isa               = best  (default; DEEPINFER_ISA)\n"
+                              "kernels           = none  (default; DEEPINFER_KERNELS)\n"
+                              "hf_model_dir      = none  (default; DEEPINFER_HF_MODEL_DIR)\n");
     free(text);
 
     setenv("DEEPINFER_ISA", "none", 1);
@@ -271,6 +326,9 @@ static void append_values(di_buf *row, const di_option *option)
         assert_int_equal(
             di_buf_printf(row, "integer from %" PRId64 " to %" PRId64, option->min, option->max),
             DI_OK);
+        break;
+    case DI_OPTION_FRACTION:
+        assert_int_equal(di_buf_puts(row, "number from 0.000001 to 1"), DI_OK);
         break;
     case DI_OPTION_PAIRS:
         assert_int_equal(di_buf_puts(row, "`op=kernel,op=kernel`"), DI_OK);
@@ -313,6 +371,8 @@ int main(void)
         cmocka_unit_test_setup(bad_values_are_refused, clear_environment),
         cmocka_unit_test_setup(bad_api_values_are_refused, clear_environment),
         cmocka_unit_test_setup(unknown_variables_are_refused, clear_environment),
+        cmocka_unit_test_setup(fractions, clear_environment),
+        cmocka_unit_test_setup(one_kv_budget, clear_environment),
         cmocka_unit_test_setup(program_strings, clear_environment),
         cmocka_unit_test_setup(printed_options_name_value_and_source, clear_environment),
         cmocka_unit_test_setup(document_shows_the_table, clear_environment),

@@ -1,0 +1,98 @@
+/* engine/memplan.h on made-up machines: the KV budget by bytes, by fraction, by default. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "engine/memplan.h"
+#include "weights/checkpoint_dir.h"
+
+static di_config config;
+static const di_memory machine = {.total = INT64_C(8) << 30, .available = INT64_C(1) << 30};
+
+static int read_config(void **state)
+{
+    (void)state;
+    return di_checkpoint_read_config(DI_TEST_DATA "/golden/tiny", &config) == DI_OK ? 0 : -1;
+}
+
+static di_effective_options options_of(const di_options *given)
+{
+    di_effective_options effective;
+    assert_int_equal(di_options_resolve(given, &effective), DI_OK);
+    return effective;
+}
+
+static di_memplan plan_of(const di_options *given, const di_memory *memory)
+{
+    const di_effective_options effective = options_of(given);
+    di_memplan plan;
+    if (di_memplan_compute_in(&config, &effective, memory, &plan) != DI_OK)
+        fail_msg("%s", di_last_error());
+    return plan;
+}
+
+static int64_t taken(const di_memplan *plan)
+{
+    return plan->resident_bytes + plan->scratch_bytes + plan->logits_bytes +
+           plan->weight_cache_bytes;
+}
+
+static void budgets(void **state)
+{
+    (void)state;
+    const di_memplan plain = plan_of(NULL, &machine);
+    assert_int_equal(plain.kv_budget_bytes, machine.total / 8);
+    assert_int_equal(plain.available_bytes, machine.available);
+    assert_true(plain.resident_bytes > 0);
+    assert_int_equal(plan_of(&(di_options){.kv_cache_bytes = 12345}, &machine).kv_budget_bytes,
+                     12345);
+    const double fractions[] = {0.25, 0.5, 1};
+    for (int i = 0; i < 3; i++) {
+        const di_options part = {.kv_cache_fraction = fractions[i], .weight_cache = 1 << 20};
+        const di_memplan plan = plan_of(&part, &machine);
+        assert_int_equal(plan.weight_cache_bytes, 1 << 20);
+        const double wanted = fractions[i] * (double)(machine.available - taken(&plan));
+        assert_int_equal(plan.kv_budget_bytes, (int64_t)wanted);
+    }
+}
+
+/* The pools are within the budget, and grow with it. */
+static void pools_follow_the_fraction(void **state)
+{
+    (void)state;
+    const di_options all = {.kv_cache_fraction = 1, .max_seqs = 4096};
+    const int64_t taken_bytes = taken(&(di_memplan[]){plan_of(&all, &machine)}[0]);
+    int64_t before = 0;
+    for (int i = 1; i <= 4; i++) {
+        const di_memory small = {machine.total, taken_bytes + i * (INT64_C(4) << 20)};
+        const di_memplan plan = plan_of(&all, &small);
+        assert_int_equal(plan.kv_budget_bytes, i * (INT64_C(4) << 20));
+        assert_true(plan.kv_total_bytes <= plan.kv_budget_bytes);
+        assert_true(plan.kv_total_bytes > before);
+        before = plan.kv_total_bytes;
+    }
+}
+
+static void nothing_left(void **state)
+{
+    (void)state;
+    const di_effective_options effective = options_of(&(di_options){.kv_cache_fraction = 0.5});
+    const di_memory tiny = {.total = machine.total, .available = 1000};
+    di_memplan plan;
+    assert_int_equal(di_memplan_compute_in(&config, &effective, &tiny, &plan), DI_ERR_MEMORY);
+    assert_non_null(strstr(di_last_error(), "kv_cache_fraction: found 1000 bytes"));
+    assert_non_null(strstr(di_last_error(), "nothing is left"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(budgets),
+        cmocka_unit_test(pools_follow_the_fraction),
+        cmocka_unit_test(nothing_left),
+    };
+    return cmocka_run_group_tests(tests, read_config, NULL);
+}
