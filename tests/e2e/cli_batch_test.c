@@ -149,7 +149,7 @@ static json_t *bug_case(const char *path)
 {
     char full[512];
     snprintf(full, sizeof full, "%s/cases/bugs/%s", DI_TEST_DATA, path);
-    json_t *list = json_load_file(full, 0, NULL);
+    json_t *list = json_load_file(full, JSON_ALLOW_NUL, NULL);
     assert_non_null(list);
     return list;
 }

@@ -33,7 +33,7 @@ static json_t *run_json(int wanted_code, const char *const *extra, const char **
     json_t *lines = json_array();
     for (char *line = strtok(process.out, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         json_error_t error;
-        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
         if (object == NULL)
             fail_msg("no JSON: %s: %s", error.text, line);
         json_array_append_new(lines, object);

@@ -49,7 +49,7 @@ static json_t *eval_json(const char *kind, const char *const *extra)
     di_process process;
     run_eval(&process, kind, 0, extra);
     json_error_t error;
-    json_t *object = json_loads(process.out, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = json_loads(process.out, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (object == NULL)
         fail_msg("no JSON: %s: %s", error.text, process.out);
     di_process_free(&process);
