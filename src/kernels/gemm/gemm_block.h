@@ -1,5 +1,5 @@
-/* What the x86 linears share whatever their vectors are: a block of input rows, where its weights
- * and results lie, and how the operations' items become blocks. */
+/* What the vector linears share whatever their vectors are: a block of input rows, where its
+ * weights and results lie, and how the operations' items become blocks. */
 #ifndef DI_KERNELS_GEMM_BLOCK_H
 #define DI_KERNELS_GEMM_BLOCK_H
 
