@@ -15,7 +15,7 @@ enum {
     WIDTH = 32,
     LANES = 64,          /* vectors of maxima */
     BUFFER = 8192,       /* keys above the bound */
-    BLOCK_LIMIT = 16384, /* blocks whose keys a candidate selection holds */
+    BLOCK_LIMIT = 32768, /* blocks whose keys a candidate selection holds */
     SHORT = 4096         /* scores that are searched directly */
 };
 
