@@ -324,16 +324,16 @@ static const struct argp_option engine_options[] = {
     {NULL},
 };
 
-static error_t add_kernel(struct argp_state *state, di_engine_args *args, const char *arg)
+error_t di_args_add_kernel(struct argp_state *state, const char *arg, char **kernels,
+                           di_options *options)
 {
     const char *equals = strchr(arg, '=');
     if (equals == NULL || equals == arg || equals[1] == '\0')
         return di_args_bad(state, "--kernel: '%s' is not OP=NAME", arg);
-    char *joined =
-        args->kernels == NULL ? di_app_text("%s", arg) : di_app_text("%s,%s", args->kernels, arg);
-    free(args->kernels);
-    args->kernels = joined;
-    args->options.kernels = joined;
+    char *joined = *kernels == NULL ? di_app_text("%s", arg) : di_app_text("%s,%s", *kernels, arg);
+    free(*kernels);
+    *kernels = joined;
+    options->kernels = joined;
     return 0;
 }
 
@@ -414,7 +414,7 @@ static error_t parse_engine(int key, char *arg, struct argp_state *state)
         return di_args_i64(state, "--weight-cache", arg, 1, INT64_MAX / 4,
                            &args->options.weight_cache);
     case KEY_KERNEL:
-        return add_kernel(state, args, arg);
+        return di_args_add_kernel(state, arg, &args->kernels, &args->options);
     default:
         return ARGP_ERR_UNKNOWN;
     }

@@ -15,6 +15,10 @@ bool di_args_parse(const struct argp *argp, int max_positional, int argc, char *
 /* For use within a parser: prints the error line; return its value. */
 error_t di_args_bad(struct argp_state *state, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Adds an option --kernel OP=NAME to *kernels ("op=name,op=name", owned by the caller, NULL at
+ * first), which options->kernels then is. */
+error_t di_args_add_kernel(struct argp_state *state, const char *arg, char **kernels,
+                           di_options *options);
 
 /* Strict numbers: the whole text, no white space, within [low, high]. On failure *error is a
  * malloc'ed text: "'abc' is not a whole number, wanted 1 to 8". */

@@ -27,19 +27,6 @@ static const struct argp_option shared_options[] = {
     {NULL},
 };
 
-static error_t add_kernel(struct argp_state *state, shared_args *args, const char *arg)
-{
-    const char *equals = strchr(arg, '=');
-    if (equals == NULL || equals == arg || equals[1] == '\0')
-        return di_args_bad(state, "--kernel: '%s' is not OP=NAME", arg);
-    char *joined =
-        args->kernels == NULL ? di_app_text("%s", arg) : di_app_text("%s,%s", args->kernels, arg);
-    free(args->kernels);
-    args->kernels = joined;
-    args->options.kernels = joined;
-    return 0;
-}
-
 static error_t parse_shared(int key, char *arg, struct argp_state *state)
 {
     shared_args *args = state->input;
@@ -51,7 +38,7 @@ static error_t parse_shared(int key, char *arg, struct argp_state *state)
         args->options.isa = arg;
         return 0;
     case KEY_KERNEL:
-        return add_kernel(state, args, arg);
+        return di_args_add_kernel(state, arg, &args->kernels, &args->options);
     case KEY_INVARIANT:
         args->options.batch_invariant = arg;
         return 0;
