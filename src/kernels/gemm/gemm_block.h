@@ -38,11 +38,15 @@ DI_INLINE int64_t di_gemm_padded(int64_t k)
     return (k + 31) / 32 * 32;
 }
 
-/* F8 scales below which 2^8 times the scale is finite, or NaN; others are left to the reference. */
-DI_INLINE bool di_gemm_has_fast_scales(const uint8_t *scales, int64_t n)
+/* 2^8 times every F8 scale of items [begin, end) is finite, or NaN; others are left to the
+ * reference. */
+DI_INLINE bool di_gemm_has_fast_scales(const di_gemm_args *a, int64_t begin, int64_t end)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (scales[i] > 246 && scales[i] != 255)
+    const int64_t row = di_ceil_div(a->k, 32);
+    const int64_t first = (a->first_column + begin) / 32 * row;
+    const int64_t last = di_ceil_div(a->first_column + end, 32) * row;
+    for (int64_t i = first; i < last; i++)
+        if (a->scales[i] > 246 && a->scales[i] != 255)
             return false;
     return true;
 }
@@ -79,10 +83,7 @@ DI_INLINE void di_gemm_run(const di_gemm_args *a, int64_t begin, int64_t end, in
                            di_gemm_format format, int at_once, di_gemm_block_fn run,
                            di_range_fn reference)
 {
-    const int64_t scale_row = di_ceil_div(a->k, 32), first = (a->first_column + begin) / 32;
-    const int64_t n_scales = (di_ceil_div(a->first_column + end, 32) - first) * scale_row;
-    if (at_once == 0 || (format == DI_GEMM_F8 &&
-                         !di_gemm_has_fast_scales(a->scales + first * scale_row, n_scales))) {
+    if (at_once == 0 || (format == DI_GEMM_F8 && !di_gemm_has_fast_scales(a, begin, end))) {
         reference(a, begin, end, worker);
         return;
     }

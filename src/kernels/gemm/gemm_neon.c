@@ -77,9 +77,7 @@ static inline __attribute__((always_inline)) void column_decoded(const di_gemm_a
 void di_gemm_f8_neon(const void *args, int64_t begin, int64_t end, int worker)
 {
     const di_gemm_args *a = args;
-    const int64_t scale_row = di_ceil_div(a->k, 32), first = (a->first_column + begin) / 32;
-    const int64_t n_scales = (di_ceil_div(a->first_column + end, 32) - first) * scale_row;
-    if (!di_gemm_has_fast_scales(a->scales + first * scale_row, n_scales)) {
+    if (!di_gemm_has_fast_scales(a, begin, end)) {
         di_gemm_f8_ref(args, begin, end, worker);
         return;
     }
