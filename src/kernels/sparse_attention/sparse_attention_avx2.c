@@ -6,24 +6,17 @@
 #include "base/mathf.h"
 #include "kernels/all.h"
 #include "kernels/avx2.h"
+#include "kernels/sparse_attention/attention_groups.h"
 
 enum {
-    GROUP = 16, /* heads at once */
-    TILE = 2,   /* heads and keys of a score tile */
-    ROWS = 4,   /* heads of an output tile */
+    TILE = 2, /* heads and keys of a score tile */
+    ROWS = 4, /* heads of an output tile */
     KEY_BLOCK = 128
 };
 
 #define INLINE static inline __attribute__((always_inline))
 
 /* ------------------------------------------------------------------- keys */
-
-/* Floats between keys: an odd number of cache lines at usual sizes, so that a column of keys
- * spreads over the sets of a cache. */
-static int64_t key_stride_of(int64_t dim)
-{
-    return dim + 16;
-}
 
 /* Codes as fp16 bits are the values times 2^-8, subnormals included. */
 static void decode_q8(const di_paged *p, int64_t slot, int64_t dim, float *out)
@@ -65,36 +58,10 @@ static void decode_q4kv(const di_paged *p, int64_t slot, int64_t dim, float *out
     }
 }
 
-static int64_t gather_keys(const di_sparse_attention_args *a, int64_t row, float *keys)
-{
-    const int64_t stride = key_stride_of(a->head_dim);
-    const int64_t last = a->positions[row], floor = a->window_floors ? a->window_floors[row] : 0;
-    int64_t n = 0;
-    for (int64_t t = di_max_i64(floor, last - a->window_len + 1); t <= last; t++) {
-        const int64_t slot = di_paged_slot(a->window_tables[row], a->window.block_len, t);
-        decode_q8(&a->window, slot, a->head_dim, keys + n++ * stride);
-    }
-    const int32_t n_selected = a->indices ? a->counts[row] : 0;
-    for (int32_t i = 0; i < n_selected; i++) {
-        const int64_t slot = di_paged_slot(a->compressed_tables[row], a->compressed.block_len,
-                                           a->indices[row * a->index_stride + i]);
-        decode_q4kv(&a->compressed, slot, a->head_dim, keys + n++ * stride);
-    }
-    return n;
-}
-
 /* ------------------------------------------------------------------- scores */
 
-/* A group of heads of one row and its part of the scratch. */
-typedef struct head_group {
-    const float *keys;
-    int64_t n_keys, key_stride, p_stride, dim;
-    int n_heads;
-    float *p, *q, *acc;
-} head_group;
-
 /* Heads and keys that a tile lacks repeat its last ones. */
-static void score_tile(const head_group *g, int64_t h0, int64_t i0, float scale)
+static void score_tile(const di_head_group *g, int64_t h0, int64_t i0, float scale)
 {
     const int64_t h1 = di_min_i64(h0 + 1, g->n_heads - 1), i1 = di_min_i64(i0 + 1, g->n_keys - 1);
     const float *q[TILE] = {g->q + h0 * g->dim, g->q + h1 * g->dim};
@@ -119,7 +86,7 @@ static void score_tile(const head_group *g, int64_t h0, int64_t i0, float scale)
                 di_total256(sum[h][i][0], sum[h][i][1]) * scale;
 }
 
-static void scores(const head_group *g, float scale)
+static void scores(const di_head_group *g, float scale)
 {
     for (int64_t i = 0; i < g->n_keys; i += TILE)
         for (int64_t h = 0; h < g->n_heads; h += TILE)
@@ -165,7 +132,7 @@ INLINE void output_tile(float *const acc[ROWS], const float *const p[ROWS], cons
             _mm256_storeu_ps(acc[h] + 8 * v, sum[h][v]);
 }
 
-static void outputs(const head_group *g)
+static void outputs(const di_head_group *g)
 {
     for (int64_t i = 0; i < g->n_keys; i += KEY_BLOCK) {
         const int64_t n = di_min_i64(KEY_BLOCK, g->n_keys - i);
@@ -185,13 +152,13 @@ static void outputs(const head_group *g)
     }
 }
 
-static void attend(const di_sparse_attention_args *a, int64_t item, const head_group *g)
+static void attend(const di_sparse_attention_args *a, int64_t item, const di_head_group *g)
 {
     for (int64_t i = 0; i < g->n_heads * g->dim; i += 8) {
         _mm256_storeu_ps(g->q + i, di_load_bf16_256(a->q + item * g->dim + i));
         _mm256_storeu_ps(g->acc + i, _mm256_setzero_ps());
     }
-    float sums[GROUP];
+    float sums[DI_ATTENTION_GROUP];
     scores(g, a->scale);
     for (int h = 0; h < g->n_heads; h++)
         sums[h] = soften(g->p + h * g->p_stride, g->n_keys, a->sink[(item + h) % a->n_heads]);
@@ -206,23 +173,6 @@ static void attend(const di_sparse_attention_args *a, int64_t item, const head_g
 
 void di_sparse_attention_avx2(const void *args, int64_t begin, int64_t end, int worker)
 {
-    const di_sparse_attention_args *a = args;
-    /* Wider rows of keys and fewer heads than di_sparse_attention_scratch counts: all fits. */
-    const int64_t room = (a->window_len + a->index_stride + 15) / 16 * 16;
-    float *keys = a->scratch + worker * a->scratch_stride;
-    head_group g = {.keys = keys,
-                    .key_stride = key_stride_of(a->head_dim),
-                    .p_stride = room + 16,
-                    .dim = a->head_dim};
-    g.p = keys + room * g.key_stride;
-    g.q = g.p + GROUP * g.p_stride;
-    g.acc = g.q + GROUP * g.dim;
-    for (int64_t item = begin; item < end; item += g.n_heads) {
-        const int64_t row = item / a->n_heads;
-        if (item == begin || item % a->n_heads == 0)
-            g.n_keys = gather_keys(a, row, keys);
-        const int64_t left = di_min_i64(end, (row + 1) * a->n_heads) - item;
-        g.n_heads = (int)di_min_i64(GROUP, left);
-        attend(a, item, &g);
-    }
+    di_attention_groups(args, begin, end, worker,
+                        (di_attention_level){decode_q8, decode_q4kv, attend});
 }

@@ -1,4 +1,4 @@
-/* Sparse attention with AVX-512. The keys of a row are decoded once a call; GROUP
+/* Sparse attention with AVX-512. The keys of a row are decoded once a call; DI_ATTENTION_GROUP
  * heads then share them in the first level cache: scores in tiles of 4 heads by 4 keys along
  * head_dim, outputs in tiles of 4 heads by 64 columns along the keys. */
 #include "kernels/sparse_attention/sparse_attention.h"
@@ -7,9 +7,9 @@
 #include "base/mathf.h"
 #include "kernels/all.h"
 #include "kernels/avx512.h"
+#include "kernels/sparse_attention/attention_groups.h"
 
 enum {
-    GROUP = 16, /* heads at once: their queries and 4 keys fit the first level cache */
     TILE_HEADS = 4,
     TILE_KEYS = 4,
     TILE_VECTORS = 4, /* of columns */
@@ -19,13 +19,6 @@ enum {
 #define INLINE static inline __attribute__((always_inline))
 
 /* ------------------------------------------------------------------- keys */
-
-/* Floats between keys: an odd number of cache lines at usual sizes, so that a column of keys
- * spreads over the sets of a cache. */
-static int64_t key_stride_of(int64_t dim)
-{
-    return dim + 16;
-}
 
 static void decode_q8(const di_paged *p, int64_t slot, int64_t dim, float *out)
 {
@@ -45,24 +38,6 @@ static void decode_q4kv(const di_paged *p, int64_t slot, int64_t dim, float *out
         const __m512 scale = _mm512_set1_ps(di_e4m3_to_f32[scales[i / 16]]);
         _mm512_storeu_ps(out + i, _mm512_mul_ps(di_e2m1_512(codes + i / 2), scale));
     }
-}
-
-static int64_t gather_keys(const di_sparse_attention_args *a, int64_t row, float *keys)
-{
-    const int64_t stride = key_stride_of(a->head_dim);
-    const int64_t last = a->positions[row], floor = a->window_floors ? a->window_floors[row] : 0;
-    int64_t n = 0;
-    for (int64_t t = di_max_i64(floor, last - a->window_len + 1); t <= last; t++) {
-        const int64_t slot = di_paged_slot(a->window_tables[row], a->window.block_len, t);
-        decode_q8(&a->window, slot, a->head_dim, keys + n++ * stride);
-    }
-    const int32_t n_selected = a->indices ? a->counts[row] : 0;
-    for (int32_t i = 0; i < n_selected; i++) {
-        const int64_t slot = di_paged_slot(a->compressed_tables[row], a->compressed.block_len,
-                                           a->indices[row * a->index_stride + i]);
-        decode_q4kv(&a->compressed, slot, a->head_dim, keys + n++ * stride);
-    }
-    return n;
 }
 
 /* ------------------------------------------------------------------- scores */
@@ -111,16 +86,8 @@ INLINE __m512 score_tile(const float *const q[TILE_HEADS], const float *const ke
     return totals(acc);
 }
 
-/* A group of heads of one row and its part of the scratch. */
-typedef struct head_group {
-    const float *keys;
-    int64_t n_keys, key_stride, p_stride, dim;
-    int n_heads;
-    float *p, *q, *acc;
-} head_group;
-
 /* Heads and keys that a tile lacks repeat its last ones. */
-static void scores(const head_group *g, float scale)
+static void scores(const di_head_group *g, float scale)
 {
     for (int64_t i = 0; i < g->n_keys; i += TILE_KEYS) {
         const float *keys[TILE_KEYS];
@@ -131,7 +98,7 @@ static void scores(const head_group *g, float scale)
             for (int h = 0; h < TILE_HEADS; h++)
                 q[h] = g->q + di_min_i64(h0 + h, g->n_heads - 1) * g->dim;
             const __m512 s = _mm512_mul_ps(score_tile(q, keys, g->dim), _mm512_set1_ps(scale));
-            float *p = g->p + h0 * g->p_stride + i; /* GROUP rows: all exist */
+            float *p = g->p + h0 * g->p_stride + i; /* DI_ATTENTION_GROUP rows: all exist */
             _mm_storeu_ps(p, _mm512_castps512_ps128(s));
             _mm_storeu_ps(p + g->p_stride, _mm512_extractf32x4_ps(s, 1));
             _mm_storeu_ps(p + 2 * g->p_stride, _mm512_extractf32x4_ps(s, 2));
@@ -187,7 +154,7 @@ INLINE void output_tile(float *const acc[TILE_HEADS], const float *const p[TILE_
             _mm512_storeu_ps(acc[h] + 16 * v, sum[h][v]);
 }
 
-static void outputs(const head_group *g)
+static void outputs(const di_head_group *g)
 {
     for (int64_t i = 0; i < g->n_keys; i += KEY_BLOCK) {
         const int64_t n = di_min_i64(KEY_BLOCK, g->n_keys - i);
@@ -210,13 +177,13 @@ static void outputs(const head_group *g)
     }
 }
 
-static void attend(const di_sparse_attention_args *a, int64_t item, const head_group *g)
+static void attend(const di_sparse_attention_args *a, int64_t item, const di_head_group *g)
 {
     for (int64_t i = 0; i < g->n_heads * g->dim; i += 16) {
         _mm512_storeu_ps(g->q + i, di_load_bf16_512(a->q + item * g->dim + i));
         _mm512_storeu_ps(g->acc + i, _mm512_setzero_ps());
     }
-    float sums[GROUP];
+    float sums[DI_ATTENTION_GROUP];
     scores(g, a->scale);
     for (int h = 0; h < g->n_heads; h++)
         sums[h] = soften(g->p + h * g->p_stride, g->n_keys, a->sink[(item + h) % a->n_heads]);
@@ -231,23 +198,6 @@ static void attend(const di_sparse_attention_args *a, int64_t item, const head_g
 
 void di_sparse_attention_avx512(const void *args, int64_t begin, int64_t end, int worker)
 {
-    const di_sparse_attention_args *a = args;
-    /* Wider rows of keys and fewer heads than di_sparse_attention_scratch counts: all fits. */
-    const int64_t room = (a->window_len + a->index_stride + 15) / 16 * 16;
-    float *keys = a->scratch + worker * a->scratch_stride;
-    head_group g = {.keys = keys,
-                    .key_stride = key_stride_of(a->head_dim),
-                    .p_stride = room + 16 /* tiles write whole */,
-                    .dim = a->head_dim};
-    g.p = keys + room * g.key_stride;
-    g.q = g.p + GROUP * g.p_stride;
-    g.acc = g.q + GROUP * g.dim;
-    for (int64_t item = begin; item < end; item += g.n_heads) {
-        const int64_t row = item / a->n_heads;
-        if (item == begin || item % a->n_heads == 0)
-            g.n_keys = gather_keys(a, row, keys);
-        const int64_t left = di_min_i64(end, (row + 1) * a->n_heads) - item;
-        g.n_heads = (int)di_min_i64(GROUP, left);
-        attend(a, item, &g);
-    }
+    di_attention_groups(args, begin, end, worker,
+                        (di_attention_level){decode_q8, decode_q4kv, attend});
 }
