@@ -7,6 +7,10 @@
 
 #include "base/fp.h"
 
+/* Candidate blocks whose keys a vector kernel holds on its stack; rows with more go to the
+ * reference. */
+enum { DI_TOPK_BLOCK_LIMIT = 32768 };
+
 /* The k largest of a row's n_visible scores (all of them if fewer), as ascending indices. With
  * `candidates`, only entries of a set block are eligible. */
 typedef struct di_topk_args {

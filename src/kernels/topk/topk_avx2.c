@@ -6,7 +6,7 @@
 #include "kernels/all.h"
 #include "kernels/avx2.h"
 
-enum { WIDTH = 16, BLOCK_LIMIT = 16384 /* blocks whose keys a candidate selection holds */ };
+enum { WIDTH = 16 };
 
 /* The first n of 16 bits. */
 static uint32_t mask16(int64_t n)
@@ -157,11 +157,11 @@ static uint16_t block_max(const di_bf16 *scores, int64_t n)
 void di_candidate_blocks_avx2(const void *args, int64_t begin, int64_t end, int worker)
 {
     const di_candidate_blocks_args *a = args;
-    uint16_t keys[BLOCK_LIMIT];
+    uint16_t keys[DI_TOPK_BLOCK_LIMIT];
     for (int64_t row = begin; row < end; row++) {
         const int64_t n = a->n_visible[row];
         const source s = {.keys = keys, .n = di_ceil_div(n, a->block_size)};
-        if (s.n > BLOCK_LIMIT) {
+        if (s.n > DI_TOPK_BLOCK_LIMIT) {
             di_candidate_blocks_ref(args, row, row + 1, worker);
             continue;
         }

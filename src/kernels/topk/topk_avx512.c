@@ -13,10 +13,9 @@
 
 enum {
     WIDTH = 32,
-    LANES = 64,          /* vectors of maxima */
-    BUFFER = 8192,       /* keys above the bound */
-    BLOCK_LIMIT = 32768, /* blocks whose keys a candidate selection holds */
-    SHORT = 4096         /* scores that are searched directly */
+    LANES = 64,    /* vectors of maxima */
+    BUFFER = 8192, /* keys above the bound */
+    SHORT = 4096   /* scores that are searched directly */
 };
 
 static __mmask32 mask32(int64_t n)
@@ -265,11 +264,11 @@ static void mark_blocks(const source *s, int64_t k, uint8_t *out)
 void di_candidate_blocks_avx512(const void *args, int64_t begin, int64_t end, int worker)
 {
     const di_candidate_blocks_args *a = args;
-    uint16_t keys[BLOCK_LIMIT];
+    uint16_t keys[DI_TOPK_BLOCK_LIMIT];
     for (int64_t row = begin; row < end; row++) {
         const int64_t n = a->n_visible[row];
         const source s = {.keys = keys, .n = di_ceil_div(n, a->block_size)};
-        if (s.n > BLOCK_LIMIT) {
+        if (s.n > DI_TOPK_BLOCK_LIMIT) {
             di_candidate_blocks_ref(args, row, row + 1, worker);
             continue;
         }
