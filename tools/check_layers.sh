@@ -2,11 +2,11 @@
 # check_layers: a module of src/ includes its own folder and lower layers only, never a sibling or
 # upwards; apps/ and examples/ include public headers and their own.
 #
-#   base <- core <- {text, image, weights} <- device <- {kernels, comm} <- kv <- {sched, model}
+#   base <- core <- {text, image, weights} <- {device, grammar} <- {kernels, comm} <- kv <- {sched, model}
 #        <- {spec, sample} <- engine <- {api, bench} <- server
 . "$(dirname "$0")/check_lib.sh"
 
-layers='base=0 core=1 text=2 image=2 weights=2 device=3 kernels=4 comm=4 kv=5 sched=6 model=6
+layers='base=0 core=1 text=2 image=2 weights=2 device=3 grammar=3 kernels=4 comm=4 kv=5 sched=6 model=6
 spec=7 sample=7 engine=8 api=9 bench=9 server=10'
 
 mapfile -t files < <(tree_files 'src/*.[ch]' 'src/*.def' 'src/*.cu' 'src/*.cuh' 'apps/*.[ch]' \

@@ -49,6 +49,19 @@ di_utf8_kind di_utf8_next(const char *p, size_t n, size_t *len)
     return want && got == n ? DI_UTF8_CUT : DI_UTF8_INVALID;
 }
 
+size_t di_utf8_decode(const char *p, size_t n, uint32_t *code)
+{
+    size_t len;
+    if (n == 0 || di_utf8_next(p, n, &len) != DI_UTF8_CHAR)
+        return 0;
+    static const unsigned char lead_mask[5] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t value = (unsigned char)p[0] & lead_mask[len];
+    for (size_t i = 1; i < len; i++)
+        value = value << 6 | ((unsigned char)p[i] & 0x3f);
+    *code = value;
+    return len;
+}
+
 size_t di_utf8_valid_prefix(const char *p, size_t n)
 {
     size_t at = 0;

@@ -14,6 +14,9 @@ typedef enum di_utf8_kind {
  * each one becomes one U+FFFD. */
 di_utf8_kind di_utf8_next(const char *p, size_t n, size_t *len);
 
+/* Code point of the character at p; returns its bytes, 0 if the n bytes do not start with one. */
+size_t di_utf8_decode(const char *p, size_t n, uint32_t *code);
+
 /* How many of the n bytes at p, counted from the start, are whole valid characters. */
 size_t di_utf8_valid_prefix(const char *p, size_t n);
 

@@ -116,11 +116,37 @@ static void replacement(void **state)
     assert_int_equal(di_utf8_valid_prefix("12345678\xc3\xa9\xff", 11), 10);
 }
 
+static void decode(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in;
+        size_t n_bytes;
+        uint32_t code;
+    } rows[] = {
+        {"A", 1, 0x41},
+        {"\xc3\xa9", 2, 0xe9},
+        {"\xe9\x81\x93", 3, 0x9053},
+        {"\xf0\x9f\x98\x80", 4, 0x1f600},
+        {"\xc0\x80", 0, 7},
+        {"\xed\xa0\x80", 0, 7},
+        {"\xe9\x81", 0, 7},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint32_t code = 7;
+        assert_int_equal(di_utf8_decode(rows[i].in, strlen(rows[i].in), &code), rows[i].n_bytes);
+        assert_int_equal(code, rows[i].code);
+    }
+    uint32_t code = 7;
+    assert_int_equal(di_utf8_decode("", 0, &code), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sequence),
         cmocka_unit_test(replacement),
+        cmocka_unit_test(decode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
