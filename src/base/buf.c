@@ -33,7 +33,8 @@ di_status di_buf_reserve(di_buf *buf, size_t extra)
 
 di_status di_buf_append(di_buf *buf, const void *data, size_t len)
 {
-    DI_TRY(di_buf_reserve(buf, len));
+    if (len >= buf->cap - buf->len) /* with room there is one byte more, for the NUL */
+        DI_TRY(di_buf_reserve(buf, len));
     if (len)
         memcpy(buf->data + buf->len, data, len);
     buf->len += len;

@@ -17,6 +17,9 @@ static bool is_finish_id(const di_entry *entry, int32_t id)
 /* Appends a token's text; *stopped if a stop string is complete. Finish ids have no text. */
 static di_status append_text(di_engine *engine, di_seq *seq, int32_t token_id, bool *stopped)
 {
+    *stopped = false;
+    if (seq->entry->params.n_stop == 0) /* nothing can be held back */
+        return di_detokenizer_push(&seq->detokenizer, token_id, &seq->text);
     di_buf *piece = &engine->piece;
     int matched = -1;
     di_buf_clear(piece);

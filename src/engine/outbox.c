@@ -2,30 +2,14 @@
 
 #include <stdlib.h>
 
-di_status di_outbox_take_free(di_outbox *outbox, di_event **out)
+di_status di_event_new(di_event **out)
 {
-    di_event *event = outbox->free;
-    if (event) {
-        outbox->free = event->next;
-    } else {
-        event = calloc(1, sizeof *event);
-        if (!event)
-            return di_fail_memory(sizeof *event, "an output");
-        event->arena.chunk_bytes = 512;
-    }
-    event->next = NULL;
-    event->output = (di_output){0};
+    di_event *event = calloc(1, sizeof *event);
+    if (!event)
+        return di_fail_memory(sizeof *event, "an output");
+    event->arena.chunk_bytes = 512;
     *out = event;
     return DI_OK;
-}
-
-void di_outbox_push(di_outbox *outbox, di_event *event)
-{
-    if (outbox->last)
-        outbox->last->next = event;
-    else
-        outbox->first = event;
-    outbox->last = event;
 }
 
 void di_outbox_append(di_outbox *outbox, di_outbox *from)

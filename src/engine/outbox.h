@@ -20,9 +20,28 @@ typedef struct di_outbox {
     di_event *polled; /* the one di_engine_poll gave out last */
 } di_outbox;
 
-/* An empty event to fill, off every list. */
-DI_WARN_UNUSED di_status di_outbox_take_free(di_outbox *outbox, di_event **out);
-void di_outbox_push(di_outbox *outbox, di_event *event);
+DI_WARN_UNUSED di_status di_event_new(di_event **out);
+
+/* An event to fill, off every list; its arena is empty. */
+DI_WARN_UNUSED static inline di_status di_outbox_take_free(di_outbox *outbox, di_event **out)
+{
+    if (!outbox->free)
+        return di_event_new(out);
+    *out = outbox->free;
+    outbox->free = (*out)->next;
+    return DI_OK;
+}
+
+static inline void di_outbox_push(di_outbox *outbox, di_event *event)
+{
+    event->next = NULL;
+    if (outbox->last)
+        outbox->last->next = event;
+    else
+        outbox->first = event;
+    outbox->last = event;
+}
+
 /* Moves all events of `from` to the end. */
 void di_outbox_append(di_outbox *outbox, di_outbox *from);
 /* The oldest event that is not private, or, with an id, the oldest of that request; NULL if none.

@@ -49,6 +49,7 @@ typedef struct di_token {
     uint32_t n_bytes;
     bool is_added;
     bool is_special;
+    bool is_whole; /* bytes are whole characters of UTF-8 */
 } di_token;
 
 /* Ids are 0 .. n_ids - 1; n_tokens of them have a token. */

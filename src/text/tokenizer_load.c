@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "text/tokenizer_impl.h"
+#include "text/utf8.h"
 
 enum { MAX_FILE_BYTES = 256 * 1024 * 1024, MAX_NESTING = 4 };
 
@@ -456,6 +457,15 @@ static di_status read_added(di_tokenizer *t, json_t *added)
 
 /* --------------------------------------------------------------------------------- the whole */
 
+static void mark_whole(di_tokenizer *t)
+{
+    for (int32_t id = 0; id < t->n_file_ids; id++) {
+        di_token *token = &t->tokens[id];
+        if (token->n_bytes > 0)
+            token->is_whole = di_utf8_valid_prefix(token->bytes, token->n_bytes) == token->n_bytes;
+    }
+}
+
 static di_status read_all(di_tokenizer *t, json_t *root)
 {
     DI_TRY(read_pipeline(t, root));
@@ -469,7 +479,9 @@ static di_status read_all(di_tokenizer *t, json_t *root)
         return fail_found(DI_ERR_INPUT, "added_tokens", "", added, "an array");
     DI_TRY(read_vocab(t, vocab, added));
     DI_TRY(read_merges(t, json_object_get(model, "merges")));
-    return read_added(t, added);
+    DI_TRY(read_added(t, added));
+    mark_whole(t);
+    return DI_OK;
 }
 
 di_status di_tokenizer_load(const char *json, size_t len, const char *name, di_tokenizer **out)
