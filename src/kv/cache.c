@@ -176,26 +176,23 @@ static void own_last_block(di_kv_cache *cache, di_kv_seq *seq, int group)
     cache->copies[cache->n_copies++] = (di_kv_copy){group, *last, fresh};
     di_block_pool_unref(&cache->pools[group], *last);
     *last = fresh;
+    seq->n_given = di_min_i64(seq->n_given, seq->n_blocks - 1);
 }
 
-/* Whether the last blocks are the sequence's own, hold the new tokens, and no block leaves the
- * window: most decode steps. */
-static bool fits_last_block(const di_kv_cache *cache, const di_kv_seq *seq, int64_t new_len)
+/* How far the sequence may grow within its last blocks, which are its own, before one leaves the
+ * window. */
+static int64_t easy_len(const di_kv_cache *cache, const di_kv_seq *seq)
 {
-    if (new_len <= seq->len || new_len > seq->n_blocks * DI_KV_BLOCK_TOKENS)
-        return false;
+    int64_t len = seq->n_blocks * DI_KV_BLOCK_TOKENS;
     for (int g = 0; g < cache->layout.n_groups; g++)
-        if (must_copy_last(cache, seq, g) || seq->first_block[g] < first_seen(cache, seq, g))
-            return false;
-    return true;
+        if (cache->layout.groups[g].is_window)
+            len = di_min_i64(len, (seq->first_block[g] + 1) * DI_KV_BLOCK_TOKENS +
+                                      cache->window_len - 1);
+    return len;
 }
 
-di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
+di_status di_kv_seq_extend_blocks(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
 {
-    if (fits_last_block(cache, seq, new_len)) {
-        seq->len = new_len;
-        return DI_OK;
-    }
     drop_left_window(cache, seq);
     DI_TRY(make_room(cache, seq, new_len));
     if (new_len <= seq->len)
@@ -209,10 +206,11 @@ di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len)
     }
     seq->n_blocks = di_max_i64(seq->n_blocks, n_blocks);
     seq->len = new_len;
+    seq->easy_len = easy_len(cache, seq);
     return DI_OK;
 }
 
-di_status di_kv_seq_fork(di_kv_cache *cache, const di_kv_seq *seq, di_kv_seq *out)
+di_status di_kv_seq_fork(di_kv_cache *cache, di_kv_seq *seq, di_kv_seq *out)
 {
     di_kv_seq fork = {.len = 0};
     for (int g = 0; g < cache->layout.n_groups; g++) {
@@ -237,6 +235,7 @@ di_status di_kv_seq_fork(di_kv_cache *cache, const di_kv_seq *seq, di_kv_seq *ou
     fork.chain = seq->chain;
     fork.write_floor = seq->write_floor;
     fork.window_floor = seq->window_floor;
+    seq->easy_len = 0; /* its last blocks are no longer its own */
     *out = fork;
     return DI_OK;
 }
@@ -267,20 +266,4 @@ void di_kv_cache_copy_block(const di_kv_cache *cache, const di_kv_copy *copy)
     copy_in_store(data, group->n_layers, n_blocks, compressed, copy);
     copy_in_store(data + group->n_layers * n_blocks * compressed, group->n_layers, n_blocks,
                   group->block_len * di_kv_entry_bytes(&cache->layout, DI_KV_INDEX), copy);
-}
-
-int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group, int64_t position)
-{
-    const di_kv_group *g = &cache->layout.groups[group];
-    /* positions have 31 bits: divisions of 32 are much faster, and half of them have a divisor 1 */
-    const uint32_t ratio = (uint32_t)g->ratio, block_len = (uint32_t)g->block_len;
-    uint32_t entry = (uint32_t)position;
-    if (ratio != 1) {
-        if ((entry + 1) % ratio != 0)
-            return -1;
-        entry /= ratio;
-    }
-    if (!g->is_window && position < seq->write_floor)
-        return -1;
-    return (int64_t)seq->tables[group][entry / block_len] * block_len + entry % block_len;
 }

@@ -40,6 +40,9 @@ typedef struct di_kv_seq {
     int64_t fork_block; /* logical blocks that the prefix cache knew, more than it could give: other
                            sequences go on differently there; else 0 */
     uint64_t chain;     /* identity of the last of them (prefix_cache.h) */
+    int64_t easy_len;   /* up to this length it grows without a change to its blocks */
+    int64_t n_given;    /* logical blocks whose ids the device has been given, for whoever makes the
+                           passes; lowered where an id changes */
 } di_kv_seq;
 
 /* n_blocks [n_groups]: size of each pool. Memory is reserved, not touched. */
@@ -67,7 +70,16 @@ int64_t di_kv_seq_blocks_needed(const di_kv_cache *cache, const di_kv_seq *seq, 
 /* Gives the sequence places for tokens up to new_len: first drops window blocks no row from `len`
  * on can see, then makes a shared last block its own (a copy is noted in cache->copies), then takes
  * blocks. On DI_ERR_MEMORY (a pool has too few) the sequence keeps its length. */
-DI_WARN_UNUSED di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq, int64_t new_len);
+DI_WARN_UNUSED di_status di_kv_seq_extend_blocks(di_kv_cache *cache, di_kv_seq *seq,
+                                                 int64_t new_len);
+DI_WARN_UNUSED static inline di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq,
+                                                        int64_t new_len)
+{
+    if (new_len <= seq->len || new_len > seq->easy_len)
+        return di_kv_seq_extend_blocks(cache, seq, new_len);
+    seq->len = new_len;
+    return DI_OK;
+}
 /* Makes room for extending n different sequences, seqs[i] to new_lens[i]: what di_kv_seq_extend
  * needs beside blocks, and checks that the pools have the blocks of all of them. After it, and
  * before anything else takes blocks, extending them cannot fail. */
@@ -75,8 +87,19 @@ DI_WARN_UNUSED di_status di_kv_cache_reserve(di_kv_cache *cache, di_kv_seq *cons
                                              const int64_t *new_lens, int32_t n);
 /* Slot of the entry that the token at `position` completes in a group; -1 if it completes none or
  * the entry is not to be written. */
-int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group, int64_t position);
+static inline int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group,
+                                     int64_t position)
+{
+    const di_kv_group *g = &cache->layout.groups[group];
+    const uint64_t at = (uint64_t)position;
+    /* ratios are powers of two: a block's entries stand for DI_KV_BLOCK_TOKENS tokens */
+    const uint64_t ratio = (uint64_t)g->ratio;
+    if (((at + 1) & (ratio - 1)) != 0 || (!g->is_window && position < seq->write_floor))
+        return -1;
+    const int64_t block = seq->tables[group][at / DI_KV_BLOCK_TOKENS];
+    return block * g->block_len + (int64_t)(at % DI_KV_BLOCK_TOKENS >> __builtin_ctzll(ratio));
+}
 /* *out shares all blocks of seq. */
-DI_WARN_UNUSED di_status di_kv_seq_fork(di_kv_cache *cache, const di_kv_seq *seq, di_kv_seq *out);
+DI_WARN_UNUSED di_status di_kv_seq_fork(di_kv_cache *cache, di_kv_seq *seq, di_kv_seq *out);
 
 #endif

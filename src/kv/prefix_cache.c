@@ -5,7 +5,6 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
-#include "base/strmap.h"
 
 enum { FIRST_BUCKETS = 256 };
 
@@ -18,8 +17,13 @@ static int64_t window_blocks(const di_prefix_cache *cache)
 
 static uint64_t node_hash(uint64_t parent, const int32_t *tokens)
 {
-    return di_hash_bytes(tokens, DI_KV_BLOCK_TOKENS * sizeof *tokens) ^
-           parent * 0x9e3779b97f4a7c15u;
+    uint64_t h = parent * 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < DI_KV_BLOCK_TOKENS; i += 2) {
+        const uint64_t pair = (uint64_t)(uint32_t)tokens[i] << 32 | (uint32_t)tokens[i + 1];
+        h = (h ^ pair) * 0x9fb21c651e98df25u;
+        h ^= h >> 32;
+    }
+    return h;
 }
 
 static int32_t *bucket_of(const di_prefix_cache *cache, uint64_t parent, const int32_t *tokens)

@@ -100,6 +100,8 @@ static void stop_running(di_scheduler *s, di_sched_seq *seq)
 static void register_blocks(di_scheduler *s, di_sched_seq *seq, bool is_end)
 {
     const int64_t n = di_min_i64(seq->kv.len, seq->n_known);
+    if (!is_end && n < (seq->kv.n_registered + 1) * DI_KV_BLOCK_TOKENS)
+        return;
     /* Without memory the prefix cache knows less; nothing else depends on it. */
     (void)!di_prefix_cache_register(s->prefix, &seq->kv, seq->tokens, n, seq->n_prompt, is_end);
 }
@@ -174,6 +176,7 @@ typedef struct plan {
     di_sched_item *items;
     int32_t n_items;
     int64_t budget;
+    bool runs_prefills; /* running sequences may have more than one token left */
 } plan;
 
 static int64_t tokens_left(const di_sched_seq *seq)
@@ -215,10 +218,11 @@ static void add(di_scheduler *s, di_sched_seq *seq, int64_t n, plan *p)
 static int32_t list_running(const di_scheduler *s, bool decodes, int32_t most, di_sched_seq **out)
 {
     int32_t n = 0;
-    for (di_sched_seq *seq = s->running.first; seq && n < most; seq = seq->next)
-        if (seq->planned_step != s->step && tokens_left(seq) > 0 &&
-            (tokens_left(seq) == 1) == decodes)
+    for (di_sched_seq *seq = s->running.first; seq && n < most; seq = seq->next) {
+        const int64_t left = tokens_left(seq);
+        if (left > 0 && (left == 1) == decodes && seq->planned_step != s->step)
             out[n++] = seq;
+    }
     return n;
 }
 
@@ -228,9 +232,11 @@ static void schedule_decodes(di_scheduler *s, plan *p)
     const int32_t n = list_running(s, true, s->limits.max_seqs, s->scratch);
     const bool has_prefills = s->waiting.n > 0 || s->running.n > n;
     const int64_t kept = has_prefills && p->budget > 1 ? di_max_i64(1, p->budget / 8) : 0;
-    const int32_t start = n > p->budget - kept ? (int32_t)(s->step % (uint64_t)n) : 0;
+    int32_t at = n > p->budget - kept ? (int32_t)(s->step % (uint64_t)n) : 0;
+    p->runs_prefills = s->running.n > n;
     for (int32_t i = 0; i < n && p->budget > kept; i++) {
-        di_sched_seq *seq = s->scratch[(start + i) % n];
+        di_sched_seq *seq = s->scratch[at];
+        at = at + 1 < n ? at + 1 : 0;
         if (seq->is_running) /* not preempted by one before it */
             add(s, seq, 1, p);
     }
@@ -265,9 +271,9 @@ static bool admit(di_scheduler *s, di_sched_seq *seq)
 
 /* Prefills of this step: running ones, then waiting ones that can be admitted, in order; the first
  * that cannot stops the line, so that none is passed for ever. */
-static int32_t gather_prefills(di_scheduler *s, di_sched_seq **out)
+static int32_t gather_prefills(di_scheduler *s, bool has_running, di_sched_seq **out)
 {
-    int32_t n = list_running(s, false, MAX_PREFILLS, out);
+    int32_t n = has_running ? list_running(s, false, MAX_PREFILLS, out) : 0;
     for (di_sched_seq *seq = s->waiting.first; seq && n < MAX_PREFILLS; seq = s->waiting.first) {
         if (!admit(s, seq))
             break;
@@ -283,7 +289,7 @@ static void schedule_prefills(di_scheduler *s, plan *p)
     if (p->budget <= 0)
         return;
     di_sched_seq *list[MAX_PREFILLS];
-    const int32_t n = gather_prefills(s, list);
+    const int32_t n = gather_prefills(s, p->runs_prefills, list);
     for (int32_t i = 1; i < n; i++) {
         for (int32_t j = i; j > 0 && tokens_left(list[j]) < tokens_left(list[j - 1]); j--) {
             di_sched_seq *t = list[j];

@@ -84,17 +84,19 @@ size_t di_utf8_valid_prefix(const char *p, size_t n)
 
 di_status di_utf8_append_lossy(di_buf *out, const char *text, size_t len)
 {
-    DI_TRY(di_buf_append(out, "", 0)); /* NUL-terminates also when there is no text */
+    if (!len)
+        return di_buf_append(out, "", 0); /* NUL-terminates also when there is no text */
     while (len) {
         const size_t valid = di_utf8_valid_prefix(text, len);
-        DI_TRY(di_buf_append(out, text, valid));
+        if (valid)
+            DI_TRY(di_buf_append(out, text, valid));
         text += valid;
         len -= valid;
         if (!len)
             break;
         size_t bad;
         di_utf8_next(text, len, &bad);
-        DI_TRY(di_buf_puts(out, DI_UTF8_REPLACEMENT));
+        DI_TRY(di_buf_append(out, DI_UTF8_REPLACEMENT, sizeof DI_UTF8_REPLACEMENT - 1));
         text += bad;
         len -= bad;
     }
