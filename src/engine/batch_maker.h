@@ -13,16 +13,26 @@ typedef struct di_batch_part {
     const int32_t
         *engram_ids; /* compressed ids by position; filled up to the part before the pass */
     float *compressor_state;
+    int32_t *const *tables; /* [groups]: where the pass finds the block tables; NULL: in copies of
+                               kv's, so that the sequence may change while the pass runs */
     bool wants_all_logits, wants_last_logits;
 } di_batch_part;
 
-typedef struct di_made_batch {
+/* The batch and its arrays while they are filled. */
+typedef struct di_batch_maker {
+    const di_kv_cache *kv;
+    di_arena *arena;
     di_batch batch;
-    int32_t *token_ids; /* the batch's, to fill in */
-} di_made_batch;
+    int32_t *token_ids; /* the batch's, to fill in where parts had none */
+    int32_t *positions, *row_seq, *cu_seqlens_q, *logit_rows;
+    int64_t *slots[DI_MAX_KV_GROUPS];
+    di_batch_seq *seqs;
+} di_batch_maker;
 
-/* Block tables are copied, so that the sequences may change while the pass runs. */
-DI_WARN_UNUSED di_status di_batch_make(const di_kv_cache *kv, const di_batch_part *parts,
-                                       int32_t n_parts, di_arena *arena, di_made_batch *out);
+/* Room for n_parts parts of n_rows tokens in all. */
+DI_WARN_UNUSED di_status di_batch_begin(const di_kv_cache *kv, size_t n_rows, size_t n_parts,
+                                        di_arena *arena, di_batch_maker *out);
+/* The batch is complete after its last part. */
+DI_WARN_UNUSED di_status di_batch_add(di_batch_maker *maker, const di_batch_part *part);
 
 #endif

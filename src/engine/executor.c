@@ -104,8 +104,16 @@ static void fill_in_token(const di_step_job *job)
         job->slot.slot->last_token = 0;
 }
 
+static void update_table(const di_step_table *t, int n_groups)
+{
+    for (int g = 0; g < n_groups; g++)
+        memcpy(t->slot->tables[g] + t->first, t->ids + g * t->n, (size_t)t->n * sizeof *t->ids);
+}
+
 static di_status run_pass(cpu_executor *e, di_step *step)
 {
+    for (int32_t i = 0; i < step->n_tables; i++)
+        update_table(&step->tables[i], e->runner->kv.layout.n_groups);
     for (size_t i = 0; i < step->n_copies; i++)
         di_kv_cache_copy_block(&e->runner->kv, &step->copies[i]);
     for (int32_t i = 0; i < step->n_seqs; i++)

@@ -110,12 +110,12 @@ static di_status reserve(di_runner *runner, const di_work *works, int32_t n_work
     return di_kv_cache_reserve(&runner->kv, seqs, new_lens, n_works);
 }
 
-static di_status make_part(di_runner *runner, const di_work *work, di_batch_part *out)
+static di_status add_work(di_runner *runner, const di_work *work, di_batch_maker *maker)
 {
     di_runner_seq *seq = work->seq;
     const int64_t first = seq->kv.len;
     DI_TRY(di_kv_seq_extend(&runner->kv, &seq->kv, first + work->n_tokens));
-    *out = (di_batch_part){
+    const di_batch_part part = {
         .kv = &seq->kv,
         .first = first,
         .n = work->n_tokens,
@@ -125,20 +125,21 @@ static di_status make_part(di_runner *runner, const di_work *work, di_batch_part
         .wants_all_logits = work->wants_all_logits,
         .wants_last_logits = work->wants_last_logits,
     };
-    return DI_OK;
+    return di_batch_add(maker, &part);
 }
 
 static di_status forward(di_runner *runner, const di_work *works, int32_t n_works,
                          const di_observer *observer, di_arena *arena, float **logits)
 {
-    di_batch_part *parts;
-    DI_TRY(DI_ARENA_NEW(arena, (size_t)n_works, &parts));
-    DI_TRY(reserve(runner, works, n_works, arena));
+    size_t n_rows = 0;
     for (int32_t i = 0; i < n_works; i++)
-        DI_TRY(make_part(runner, &works[i], &parts[i]));
-    di_made_batch made;
-    DI_TRY(di_batch_make(&runner->kv, parts, n_works, arena, &made));
-    return di_runner_execute(runner, &made.batch, observer, logits);
+        n_rows += (size_t)works[i].n_tokens;
+    di_batch_maker maker;
+    DI_TRY(reserve(runner, works, n_works, arena));
+    DI_TRY(di_batch_begin(&runner->kv, n_rows, (size_t)n_works, arena, &maker));
+    for (int32_t i = 0; i < n_works; i++)
+        DI_TRY(add_work(runner, &works[i], &maker));
+    return di_runner_execute(runner, &maker.batch, observer, logits);
 }
 
 di_status di_runner_forward(di_runner *runner, const di_work *works, int32_t n_works,

@@ -1,5 +1,7 @@
 #include "engine/slot.h"
 
+#include "base/checked.h"
+
 static di_status new_slot(di_slot_list *list, const di_runner *runner, di_slot **out)
 {
     di_slot *slot = calloc(1, sizeof *slot);
@@ -20,6 +22,9 @@ static di_status prepare(di_slot *slot, const di_runner *runner, const di_sample
 {
     if (runner->model->token_map)
         DI_TRY(DI_GROW(&slot->engram_ids, &slot->engram_cap, (size_t)max_len));
+    const size_t n_blocks = (size_t)di_ceil_div(max_len, DI_KV_BLOCK_TOKENS);
+    for (int g = 0; g < runner->kv.layout.n_groups; g++)
+        DI_TRY(DI_GROW(&slot->tables[g], &slot->table_caps[g], n_blocks));
     DI_TRY(di_sampler_state_init(&slot->sampler, setup));
     slot->has_sampler = true;
     return DI_OK;
@@ -63,6 +68,8 @@ void di_slot_list_free(di_slot_list *list)
     for (di_slot *slot = list->free, *next; slot; slot = next) {
         next = slot->next;
         free(slot->engram_ids);
+        for (int g = 0; g < DI_MAX_KV_GROUPS; g++)
+            free(slot->tables[g]);
         free(slot->compressor_state);
         free(slot);
     }

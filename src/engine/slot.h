@@ -16,7 +16,9 @@ struct di_slot {
     int32_t last_token;  /* sampled by the latest pass; -1 once it was taken as input */
     int32_t *engram_ids; /* [max_len]: compressed ids by position; NULL without engram layers */
     size_t engram_cap;
-    float *compressor_state; /* [n_compressors, 2, head_dim] */
+    float *compressor_state;           /* [n_compressors, 2, head_dim] */
+    int32_t *tables[DI_MAX_KV_GROUPS]; /* block tables, as far as steps have told (di_step_table) */
+    size_t table_caps[DI_MAX_KV_GROUPS];
     di_sampler_state sampler;
     bool has_sampler;
 };

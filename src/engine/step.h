@@ -22,6 +22,13 @@ typedef struct di_step_seq {
     int64_t n_before; /* tokens before the first row that Engram needs and the slot may lack */
 } di_step_seq;
 
+/* Block ids that a slot's tables lack or have otherwise: a table changes once in many steps. */
+typedef struct di_step_table {
+    di_slot *slot;
+    int64_t first, n;   /* logical blocks */
+    const int32_t *ids; /* [groups, n] */
+} di_step_table;
+
 /* A token to sample, or, with scored_tokens, given tokens to score. */
 typedef struct di_step_job {
     struct di_seq *seq; /* for the host alone */
@@ -49,9 +56,11 @@ typedef struct di_step di_step;
 struct di_step {
     di_step *next; /* in the executor's queue or the engine's list of free steps */
     di_arena arena;
-    di_made_batch made;
+    di_batch_maker made;
     di_kv_copy *copies;
     size_t n_copies;
+    di_step_table *tables;
+    int32_t n_tables;
     di_step_seq *seqs;
     int32_t n_seqs;
     di_step_job *jobs;

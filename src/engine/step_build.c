@@ -8,8 +8,7 @@
 typedef struct builder {
     di_engine *engine;
     di_step *step;
-    di_batch_part *parts; /* [items] */
-    int32_t n_rows, n_logit_rows;
+    int64_t history; /* tokens before a row that Engram looks at */
 } builder;
 
 static di_status copy_tokens(builder *b, const di_seq *seq, int64_t first, int64_t n,
@@ -49,40 +48,54 @@ static di_status take_slot(di_engine *engine, di_seq *seq)
  * Engram needs the last few. */
 static di_status set_tokens(builder *b, const di_sched_item *item, di_step_seq *out)
 {
-    const di_seq *seq = di_seq_of(item->seq);
     if (item->first + item->n > item->seq->n_known) /* the one token in flight */
         return DI_OK;
-    const int64_t history = b->engine->runner.model->config.engram_max_ngram_size;
     const bool is_after_hit = item->first > 0 && item->first == item->seq->n_cached;
-    out->n_before = is_after_hit ? di_min_i64(item->first, history) : 0;
-    return copy_tokens(b, seq, item->first - out->n_before, item->n + out->n_before,
-                       &out->token_ids);
+    out->n_before = is_after_hit ? di_min_i64(item->first, b->history) : 0;
+    return copy_tokens(b, di_seq_of(item->seq), item->first - out->n_before,
+                       item->n + out->n_before, &out->token_ids);
 }
 
-static di_status add_part(builder *b, const di_sched_item *item)
+/* What of the block tables the slot has not been told. */
+static di_status add_table(builder *b, di_kv_seq *kv, di_slot *slot)
+{
+    const int n_groups = b->engine->runner.kv.layout.n_groups;
+    const int64_t first = kv->n_given, n = kv->n_blocks - first;
+    int32_t *ids;
+    DI_TRY(DI_ARENA_NEW(&b->step->arena, (size_t)(n * n_groups), &ids));
+    for (int g = 0; g < n_groups; g++)
+        memcpy(ids + g * n, kv->tables[g] + first, (size_t)n * sizeof *ids);
+    b->step->tables[b->step->n_tables++] = (di_step_table){slot, first, n, ids};
+    kv->n_given = kv->n_blocks;
+    return DI_OK;
+}
+
+static di_status add_rows(builder *b, const di_sched_item *item, bool wants_all)
 {
     di_seq *seq = di_seq_of(item->seq);
-    di_step_seq *s = &b->step->seqs[b->step->n_seqs];
+    di_kv_seq *kv = &item->seq->kv;
+    di_step_seq *s = &b->step->seqs[b->step->n_seqs++];
     *s = (di_step_seq){
         .seq = seq,
         .slot = di_slot_ref_of(seq->slot),
-        .first_row = b->n_rows,
+        .first_row = b->step->made.batch.n_rows,
         .first = item->first,
         .n = item->n,
     };
     DI_TRY(set_tokens(b, item, s));
-    b->parts[b->step->n_seqs++] = (di_batch_part){
-        .kv = &item->seq->kv,
+    if (kv->n_given < kv->n_blocks)
+        DI_TRY(add_table(b, kv, seq->slot));
+    const di_batch_part part = {
+        .kv = kv,
         .first = item->first,
         .n = item->n,
         .engram_ids = seq->slot->engram_ids,
         .compressor_state = seq->slot->compressor_state,
-        .wants_all_logits =
-            seq->entry->params.prompt_logprobs && item->first < (int64_t)seq->entry->n_prompt - 1,
+        .tables = seq->slot->tables,
+        .wants_all_logits = wants_all,
         .wants_last_logits = item->samples,
     };
-    b->n_rows += (int32_t)item->n;
-    return DI_OK;
+    return di_batch_add(&b->step->made, &part);
 }
 
 static di_step_job *add_job(builder *b, di_seq *seq, int32_t logit_row, int64_t position)
@@ -154,36 +167,43 @@ static di_status add_item(builder *b, const di_sched_item *item)
         b->step->entries[b->step->n_entries++] = seq->entry;
     }
     DI_TRY(take_slot(b->engine, seq));
-    DI_TRY(add_part(b, item));
-    const di_batch_part *part = &b->parts[b->step->n_seqs - 1];
-    const int32_t first_logit_row = b->n_logit_rows;
-    b->n_logit_rows += part->wants_all_logits ? (int32_t)item->n : part->wants_last_logits ? 1 : 0;
-    if (part->wants_all_logits)
+    const bool wants_all =
+        seq->entry->params.prompt_logprobs && item->first < (int64_t)seq->entry->n_prompt - 1;
+    const int32_t first_logit_row = b->step->made.batch.n_logit_rows;
+    DI_TRY(add_rows(b, item, wants_all));
+    if (wants_all)
         DI_TRY(add_scores(b, item, first_logit_row));
     if (item->samples) {
-        add_job(b, seq, b->n_logit_rows - 1, item->first + item->n);
-        add_forks(b, item, b->n_logit_rows - 1);
+        const int32_t logit_row = b->step->made.batch.n_logit_rows - 1;
+        add_job(b, seq, logit_row, item->first + item->n);
+        add_forks(b, item, logit_row);
     }
     return DI_OK;
 }
 
-static int32_t count_samples(const di_engine *engine, int32_t n_items)
+/* Rows and, at most, forks of the step. */
+static void count(const di_engine *engine, int32_t n_items, size_t *n_rows, size_t *n_forks)
 {
-    int32_t n = 0;
-    for (int32_t i = 0; i < n_items; i++)
-        n += di_seq_of(engine->items[i].seq)->entry->n_samples;
-    return n;
+    *n_rows = *n_forks = 0;
+    for (int32_t i = 0; i < n_items; i++) {
+        const di_sched_item *item = &engine->items[i];
+        *n_rows += (size_t)item->n;
+        if (item->seq->n_samples > 1)
+            *n_forks += (size_t)di_seq_of(item->seq)->entry->n_samples;
+    }
 }
 
-static di_status alloc_step(builder *b, int32_t n_items)
+static di_status alloc_step(builder *b, size_t n_items)
 {
     di_step *step = b->step;
-    const size_t n_samples = (size_t)count_samples(b->engine, n_items);
-    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_items, &step->entries));
-    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_items, &b->parts));
-    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_items, &step->seqs));
-    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_items + n_samples, &step->jobs));
-    return DI_ARENA_NEW(&step->arena, n_samples, &step->forks);
+    size_t n_rows, n_forks;
+    count(b->engine, (int32_t)n_items, &n_rows, &n_forks);
+    DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->entries));
+    DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->seqs));
+    DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->tables));
+    DI_TRY(DI_ARENA_NEW(&step->arena, 2 * n_items + n_forks, &step->jobs)); /* scores, a sample */
+    DI_TRY(DI_ARENA_NEW(&step->arena, n_forks, &step->forks));
+    return di_batch_begin(&b->engine->runner.kv, n_rows, n_items, &step->arena, &step->made);
 }
 
 static di_status take_copies(builder *b)
@@ -200,10 +220,14 @@ static di_status take_copies(builder *b)
 
 di_status di_step_build(di_engine *engine, int32_t n_items, di_step *step)
 {
-    builder b = {.engine = engine, .step = step};
-    DI_TRY(alloc_step(&b, n_items));
+    builder b = {
+        .engine = engine,
+        .step = step,
+        .history = engine->runner.model->config.engram_max_ngram_size,
+    };
+    DI_TRY(alloc_step(&b, (size_t)n_items));
     DI_TRY(take_copies(&b));
     for (int32_t i = 0; i < n_items; i++)
         DI_TRY(add_item(&b, &engine->items[i]));
-    return di_batch_make(&engine->runner.kv, b.parts, step->n_seqs, &step->arena, &step->made);
+    return DI_OK;
 }

@@ -261,11 +261,8 @@ static void count_uses(di_null_device *device, const di_step *step, int group, i
 {
     for (int32_t i = 0; i < step->n_seqs; i++) {
         const di_kv_seq *seq = &step->seqs[i].seq->sched.kv;
-        for (int64_t b = 0; b < seq->n_blocks; b++) {
-            const int32_t block = step->made.batch.seqs[i].block_tables[group][b];
-            if (block >= 0)
-                device->n_uses[group][block] += by;
-        }
+        for (int64_t b = seq->first_block[group]; b < seq->n_blocks; b++)
+            device->n_uses[group][seq->tables[group][b]] += by;
     }
 }
 
