@@ -18,7 +18,7 @@ static bool is_finish_id(const di_entry *entry, int32_t id)
 static di_status append_text(di_engine *engine, di_seq *seq, int32_t token_id, bool *stopped)
 {
     *stopped = false;
-    if (seq->entry->params.n_stop == 0) /* nothing can be held back */
+    if (!seq->entry->has_stop) /* nothing can be held back */
         return di_detokenizer_push(&seq->detokenizer, token_id, &seq->text);
     di_buf *piece = &engine->piece;
     int matched = -1;
@@ -83,7 +83,7 @@ static di_status fill_event(const di_seq *seq, size_t first_token, size_t first_
         .status = seq->status,
         .error = error ? error : "",
     };
-    if (n == 0 || seq->entry->params.n_logprobs < 0)
+    if (n == 0 || !seq->entry->has_logprobs)
         return DI_OK;
     return fill_logprobs(seq, first_token, n, event);
 }
@@ -221,7 +221,7 @@ static di_status add_token(di_engine *engine, di_seq *seq, int32_t token_id,
     DI_TRY(di_ids_push(&seq->tokens, token_id));
     seq->sched.tokens = seq->tokens.data;
     seq->sched.n_known++;
-    if (seq->entry->params.n_logprobs >= 0)
+    if (seq->entry->has_logprobs)
         DI_TRY(di_logprob_list_add(seq, &seq->logprobs, logprobs));
     seq->times.last_token_ns = engine->commit_ns;
     if (di_seq_n_output(seq) == 1)
@@ -287,15 +287,6 @@ static void commit_job(di_engine *engine, const di_step_job *job)
 }
 
 /* ------------------------------------------------------------------------------- a step */
-
-/* A request that only scores its prompt ends with the prompt's last row. */
-static void end_scored(di_engine *engine, const di_step_seq *s)
-{
-    const di_entry *e = s->seq->entry;
-    const int64_t n_prompt = (int64_t)e->n_prompt;
-    if (e->max_len == n_prompt && s->first + s->n == n_prompt)
-        di_seq_finish(engine, s->seq, DI_FINISH_LENGTH, DI_OK);
-}
 
 /* What a sequence that goes on has computed may be known anew. */
 static void register_anew(di_engine *engine)
@@ -386,25 +377,42 @@ static void fail_all(di_engine *engine, di_step *step)
     di_lost_fail(engine, step->status);
 }
 
-/* A request that has settled may be taken and gone at once: each is looked at once, at the end. */
-static void settle_all(di_engine *engine, di_step *step)
+/* The sequence is no longer in this flight. A request that has settled may be taken and gone at
+ * once: those that may are listed, and looked at once, at the end. */
+static void land(di_step *step, di_seq *seq)
 {
-    for (int32_t i = 0; i < step->n_seqs; i++)
-        step->seqs[i].seq->sched.n_in_flight--;
-    for (int32_t i = 0; i < step->n_forks; i++)
-        step->forks[i].seq->sched.n_in_flight--;
-    for (int32_t i = 0; i < step->n_entries; i++)
+    seq->sched.n_in_flight--;
+    if (seq->finish_reason == DI_FINISH_NONE || seq->entry->is_listed)
+        return;
+    seq->entry->is_listed = true;
+    step->entries[step->n_entries++] = seq->entry;
+}
+
+static void settle_listed(di_engine *engine, const di_step *step)
+{
+    for (int32_t i = 0; i < step->n_entries; i++) {
+        step->entries[i]->is_listed = false;
         di_entry_settle(engine, step->entries[i]);
+    }
 }
 
 void di_step_commit(di_engine *engine, di_step *step)
 {
+    const bool is_ok = step->status == DI_OK;
     engine->commit_ns = di_clock_ns();
-    if (step->status != DI_OK)
+    if (!is_ok)
         fail_all(engine, step);
-    for (int32_t i = 0; i < step->n_jobs && step->status == DI_OK; i++)
-        commit_job(engine, &step->jobs[i]);
-    for (int32_t i = 0; i < step->n_seqs && step->status == DI_OK; i++)
-        end_scored(engine, &step->seqs[i]);
-    settle_all(engine, step);
+    const di_step_job *job = step->jobs;
+    for (int32_t i = 0; i < step->n_seqs; i++) {
+        const di_step_seq *s = &step->seqs[i];
+        for (const di_step_job *end = job + s->n_jobs; job < end; job++)
+            if (is_ok)
+                commit_job(engine, job);
+        if (is_ok && s->is_end)
+            di_seq_finish(engine, s->seq, DI_FINISH_LENGTH, DI_OK);
+        land(step, s->seq);
+    }
+    for (int32_t i = 0; i < step->n_forks; i++)
+        land(step, step->forks[i].seq);
+    settle_listed(engine, step);
 }

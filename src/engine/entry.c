@@ -146,6 +146,8 @@ static di_status init_entry(const di_runner *runner, const di_request *request,
 {
     DI_TRY(di_sampling_params_copy(&request->sampling, &e->arena, &e->params));
     e->n_prompt = prompt->len;
+    e->has_stop = e->params.n_stop > 0;
+    e->has_logprobs = e->params.n_logprobs >= 0;
     DI_TRY(limit_length(runner, e));
     e->seed = e->params.seed;
     if (!e->params.has_seed)

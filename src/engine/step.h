@@ -20,6 +20,8 @@ typedef struct di_step_seq {
     const int32_t *token_ids; /* [n_before + n] from position first - n_before on; NULL: the one
                                  row's token is the slot's last_token */
     int64_t n_before; /* tokens before the first row that Engram needs and the slot may lack */
+    int32_t n_jobs;   /* of jobs, in the same order; with those of samples that begin here */
+    bool is_end;      /* a request that only scores its prompt ends with these rows */
 } di_step_seq;
 
 /* Block ids that a slot's tables lack or have otherwise: a table changes once in many steps. */
@@ -67,7 +69,7 @@ struct di_step {
     int32_t n_jobs;
     di_step_fork *forks;
     int32_t n_forks;
-    struct di_entry **entries; /* the requests of the sequences, each once */
+    struct di_entry **entries; /* requests that may settle once it is committed, each once */
     int32_t n_entries;
 
     /* Results. */

@@ -81,6 +81,8 @@ static di_status add_rows(builder *b, const di_sched_item *item, bool wants_all)
         .first_row = b->step->made.batch.n_rows,
         .first = item->first,
         .n = item->n,
+        .is_end = item->seq->max_len == item->seq->n_prompt &&
+                  item->first + item->n == item->seq->n_prompt,
     };
     DI_TRY(set_tokens(b, item, s));
     if (kv->n_given < kv->n_blocks)
@@ -141,14 +143,11 @@ static di_status add_fork(builder *b, di_seq *from, di_seq *to, int32_t logit_ro
     return DI_OK;
 }
 
-static void add_forks(builder *b, const di_sched_item *item, int32_t logit_row)
+/* The samples that wait for the end of the prompt, as many as the item says. */
+static void begin_others(builder *b, di_seq *seq, int32_t logit_row)
 {
-    di_seq *seq = di_seq_of(item->seq);
     di_entry *e = seq->entry;
-    if (seq->sample_index != 0 || item->first + item->n != (int64_t)e->n_prompt ||
-        item->seq->n_samples == 1)
-        return;
-    for (int32_t i = 1; i < e->n_samples; i++) {
+    for (int32_t i = 1; i < e->n_samples && seq->sched.n_samples > 1; i++) {
         if (e->seqs[i].finish_reason != DI_FINISH_NONE)
             continue;
         const di_status status = add_fork(b, seq, &e->seqs[i], logit_row);
@@ -162,22 +161,20 @@ static di_status add_item(builder *b, const di_sched_item *item)
     di_seq *seq = di_seq_of(item->seq);
     if (!seq->times.prefill_ns)
         seq->times.prefill_ns = di_clock_ns();
-    if (seq->entry->last_step != b->engine->scheduler.step) {
-        seq->entry->last_step = b->engine->scheduler.step;
-        b->step->entries[b->step->n_entries++] = seq->entry;
-    }
     DI_TRY(take_slot(b->engine, seq));
     const bool wants_all =
-        seq->entry->params.prompt_logprobs && item->first < (int64_t)seq->entry->n_prompt - 1;
-    const int32_t first_logit_row = b->step->made.batch.n_logit_rows;
+        item->first < item->seq->n_prompt - 1 && seq->entry->params.prompt_logprobs;
+    const int32_t first_logit_row = b->step->made.batch.n_logit_rows, n_jobs = b->step->n_jobs;
     DI_TRY(add_rows(b, item, wants_all));
     if (wants_all)
         DI_TRY(add_scores(b, item, first_logit_row));
     if (item->samples) {
         const int32_t logit_row = b->step->made.batch.n_logit_rows - 1;
         add_job(b, seq, logit_row, item->first + item->n);
-        add_forks(b, item, logit_row);
+        if (item->n_to_begin > 0 && item->first + item->n == item->seq->n_prompt)
+            begin_others(b, seq, logit_row);
     }
+    b->step->seqs[b->step->n_seqs - 1].n_jobs = b->step->n_jobs - n_jobs;
     return DI_OK;
 }
 
@@ -188,8 +185,7 @@ static void count(const di_engine *engine, int32_t n_items, size_t *n_rows, size
     for (int32_t i = 0; i < n_items; i++) {
         const di_sched_item *item = &engine->items[i];
         *n_rows += (size_t)item->n;
-        if (item->seq->n_samples > 1)
-            *n_forks += (size_t)di_seq_of(item->seq)->entry->n_samples;
+        *n_forks += (size_t)item->n_to_begin;
     }
 }
 

@@ -29,20 +29,20 @@ typedef struct di_kv_cache {
 /* What one sequence owns. Block tables map logical block (position / DI_KV_BLOCK_TOKENS) to block
  * id; entries of the window group before first_block have been given back and hold -1. */
 typedef struct di_kv_seq {
-    int64_t len; /* tokens that have their place */
-    int32_t *tables[DI_MAX_KV_GROUPS];
-    size_t table_caps[DI_MAX_KV_GROUPS];
-    int64_t n_blocks;                      /* logical blocks, the same in every group */
-    int64_t first_block[DI_MAX_KV_GROUPS]; /* first logical block still owned */
+    int64_t len;      /* tokens that have their place */
+    int64_t easy_len; /* up to this length it grows without a change to its blocks */
+    int64_t n_blocks; /* logical blocks, the same in every group */
+    int64_t n_given;  /* logical blocks whose ids the device has been given, for whoever makes the
+                         passes; lowered where an id changes */
+    int64_t n_registered; /* logical blocks the prefix cache has been told of, from the first */
     int64_t write_floor;  /* tokens below it have shared compressed entries: never written again */
     int64_t window_floor; /* positions below it are in no window (after a replay), else 0 */
-    int64_t n_registered; /* logical blocks the prefix cache has been told of, from the first */
+    int32_t *tables[DI_MAX_KV_GROUPS];
+    size_t table_caps[DI_MAX_KV_GROUPS];
+    int64_t first_block[DI_MAX_KV_GROUPS]; /* first logical block still owned */
     int64_t fork_block; /* logical blocks that the prefix cache knew, more than it could give: other
                            sequences go on differently there; else 0 */
-    uint64_t chain;     /* identity of the last of them (prefix_cache.h) */
-    int64_t easy_len;   /* up to this length it grows without a change to its blocks */
-    int64_t n_given;    /* logical blocks whose ids the device has been given, for whoever makes the
-                           passes; lowered where an id changes */
+    uint64_t chain;     /* identity of the last registered block (prefix_cache.h) */
 } di_kv_seq;
 
 /* n_blocks [n_groups]: size of each pool. Memory is reserved, not touched. */

@@ -100,8 +100,6 @@ static void stop_running(di_scheduler *s, di_sched_seq *seq)
 static void register_blocks(di_scheduler *s, di_sched_seq *seq, bool is_end)
 {
     const int64_t n = di_min_i64(seq->kv.len, seq->n_known);
-    if (!is_end && n < (seq->kv.n_registered + 1) * DI_KV_BLOCK_TOKENS)
-        return;
     /* Without memory the prefix cache knows less; nothing else depends on it. */
     (void)!di_prefix_cache_register(s->prefix, &seq->kv, seq->tokens, n, seq->n_prompt, is_end);
 }
@@ -198,7 +196,15 @@ static bool try_add(di_scheduler *s, di_sched_seq *seq, int64_t n, plan *p)
     seq->n_tokens += samples;
     seq->n_in_flight++;
     seq->planned_step = s->step;
-    p->items[p->n_items++] = (di_sched_item){seq, first, n, samples};
+    p->items[p->n_items++] = (di_sched_item){
+        .seq = seq,
+        .first = first,
+        .n = n,
+        .samples = samples,
+        .fills_block = di_min_i64(seq->kv.len, seq->n_known) >=
+                       (seq->kv.n_registered + 1) * DI_KV_BLOCK_TOKENS,
+        .n_to_begin = seq->n_samples - 1,
+    };
     p->budget -= n;
     return true;
 }
@@ -226,12 +232,28 @@ static int32_t list_running(const di_scheduler *s, bool decodes, int32_t most, d
     return n;
 }
 
+/* Decodes, if the budget is enough for all that run. */
+static void schedule_all_decodes(di_scheduler *s, plan *p)
+{
+    for (di_sched_seq *seq = s->running.first; seq; seq = seq->next) { /* what follows may change */
+        const int64_t left = tokens_left(seq);
+        if (left == 1)
+            add(s, seq, 1, p);
+        p->runs_prefills |= left > 1;
+    }
+}
+
 /* Decodes: each wants one token. If they are more than the budget, another one starts each step. */
 static void schedule_decodes(di_scheduler *s, plan *p)
 {
+    const int64_t most_kept = di_max_i64(1, p->budget / 8); /* for prefills */
+    if (s->running.n <= p->budget - most_kept) {
+        schedule_all_decodes(s, p);
+        return;
+    }
     const int32_t n = list_running(s, true, s->limits.max_seqs, s->scratch);
     const bool has_prefills = s->waiting.n > 0 || s->running.n > n;
-    const int64_t kept = has_prefills && p->budget > 1 ? di_max_i64(1, p->budget / 8) : 0;
+    const int64_t kept = has_prefills && p->budget > 1 ? most_kept : 0;
     int32_t at = n > p->budget - kept ? (int32_t)(s->step % (uint64_t)n) : 0;
     p->runs_prefills = s->running.n > n;
     for (int32_t i = 0; i < n && p->budget > kept; i++) {
@@ -313,7 +335,8 @@ int32_t di_scheduler_next(di_scheduler *scheduler, di_sched_item *items)
     schedule_prefills(scheduler, &p);
     /* Only now: what this pass computes is for later passes. */
     for (int32_t i = 0; i < p.n_items; i++)
-        register_blocks(scheduler, items[i].seq, false);
+        if (items[i].fills_block)
+            register_blocks(scheduler, items[i].seq, false);
     return p.n_items;
 }
 

@@ -21,29 +21,31 @@
 #include "kv/prefix_cache.h"
 
 typedef struct di_sched_seq di_sched_seq;
+/* What every step looks at stands together: with hundreds of sequences, cache lines are the cost.
+ */
 struct di_sched_seq {
     /* Set by the owner before di_scheduler_add. */
-    int priority;          /* lower is first */
-    uint64_t order;        /* arrival, unique */
+    int priority;      /* lower is first */
+    int32_t n_samples; /* places it takes among the running ones: itself and its forks to come */
+    uint64_t order;    /* arrival, unique */
+    int64_t max_chunk; /* most prompt tokens of one pass; 0 = no limit */
+    bool is_cold;      /* takes nothing from the prefix cache (prompt logprobs need every row) */
+    int64_t n_prompt;
+    int64_t max_len;       /* no token is sampled beyond this length */
     const int32_t *tokens; /* the known ones; may move between steps */
     int64_t n_known;       /* tokens known; raised by the owner as they are collected */
     int64_t n_tokens;      /* known and in flight */
-    int64_t n_prompt;
-    int64_t max_len;   /* no token is sampled beyond this length */
-    int32_t n_samples; /* places it takes among the running ones: itself and its forks to come */
-    int64_t max_chunk; /* most prompt tokens of one pass; 0 = no limit */
-    bool is_cold;      /* takes nothing from the prefix cache (prompt logprobs need every row) */
 
     /* The scheduler's. */
     di_sched_seq *prev, *next; /* in waiting or running, in order */
+    uint64_t planned_step;     /* the last step it is part of */
     bool is_waiting, is_running, is_pinned;
     bool has_kv;
-    di_kv_seq kv; /* kv.len tokens have been given to passes */
-    int32_t n_preemptions;
     int32_t
         n_in_flight;  /* passes that hold it and have not been collected; the owner counts down */
+    di_kv_seq kv;     /* kv.len tokens have been given to passes */
     int64_t n_cached; /* tokens its last admission took from the prefix cache */
-    uint64_t planned_step; /* the last step it is part of */
+    int32_t n_preemptions;
 };
 
 /* One sequence's part of a pass: tokens first .. first + n - 1. */
@@ -51,6 +53,8 @@ typedef struct di_sched_item {
     di_sched_seq *seq;
     int64_t first, n;
     bool samples; /* reaches the last token: the next one is sampled and is in flight from now on */
+    bool fills_block;   /* completes blocks that the prefix cache has not been told of */
+    int32_t n_to_begin; /* samples that wait for the end of its prompt */
 } di_sched_item;
 
 typedef struct di_sched_limits {

@@ -222,6 +222,39 @@ static void reserving_is_all_or_nothing(void **state)
 
 /* ------------------------------------------------------------------- against a naive model */
 
+/* Of a fork and what it came from, the first to go on copies the last block, and whoever makes the
+ * passes must tell the device its new id. */
+static void a_shared_last_block_is_copied_and_told_anew(void **state)
+{
+    (void)state;
+    di_kv_cache cache = make_cache(200, 8);
+    di_kv_seq a = {.len = 0}, b;
+    require(di_kv_seq_extend(&cache, &a, 100));
+    require(di_kv_seq_extend(&cache, &a, 101)); /* within its last block */
+    assert_int_equal(cache.n_copies, 0);
+    a.n_given = a.n_blocks;
+    require(di_kv_seq_fork(&cache, &a, &b));
+    assert_int_equal(b.n_given, 0);
+    require(di_kv_seq_extend(&cache, &a, 102));
+    assert_int_equal(a.n_given, 1);
+    assert_int_equal(cache.n_copies, cache.layout.n_groups);
+    for (int g = 0; g < cache.layout.n_groups; g++) {
+        assert_int_equal(a.tables[g][0], b.tables[g][0]);
+        assert_int_equal(cache.copies[g].from, b.tables[g][1]);
+        assert_int_equal(cache.copies[g].to, a.tables[g][1]);
+        assert_int_not_equal(a.tables[g][1], b.tables[g][1]);
+    }
+    require(di_kv_seq_extend(&cache, &b, 128)); /* now its own */
+    require(di_kv_seq_extend(&cache, &a, 128));
+    assert_int_equal(cache.n_copies, cache.layout.n_groups);
+    a.n_given = a.n_blocks;
+    require(di_kv_seq_extend(&cache, &a, 129));
+    assert_int_equal(a.n_given, 2);
+    di_kv_seq_release(&cache, &a);
+    di_kv_seq_release(&cache, &b);
+    di_kv_cache_free(&cache);
+}
+
 enum { N_SEQS = 5, N_POOL_BLOCKS = 24, N_STEPS = 4000, WINDOW = 70 };
 
 typedef struct naive_seq {
@@ -316,6 +349,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(planned_window_pool_is_enough),
         cmocka_unit_test(a_full_pool_leaves_the_sequence_as_it_was),
         cmocka_unit_test(reserving_is_all_or_nothing),
+        cmocka_unit_test(a_shared_last_block_is_copied_and_told_anew),
         cmocka_unit_test(random_extend_and_release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
