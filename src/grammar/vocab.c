@@ -1,0 +1,184 @@
+#include "grammar/vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "grammar/token_static.h"
+#include "text/tokenizer.h"
+
+/* Tokens sort by their first eight bytes as a number, then by the rest. */
+typedef struct sort_key {
+    uint64_t prefix;
+    const char *bytes;
+    uint32_t len, id;
+} sort_key;
+
+static uint64_t prefix_of(const di_vocab_token *token)
+{
+    uint64_t prefix = 0;
+    for (uint32_t i = 0; i < 8; i++)
+        prefix = prefix << 8 | (i < token->len ? (unsigned char)token->bytes[i] : 0);
+    return prefix;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const sort_key *x = a, *y = b;
+    if (x->prefix != y->prefix)
+        return x->prefix < y->prefix ? -1 : 1;
+    const uint32_t n = x->len < y->len ? x->len : y->len;
+    const int order = memcmp(x->bytes, y->bytes, n);
+    if (order != 0)
+        return order;
+    if (x->len != y->len)
+        return x->len < y->len ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static di_status copy_tokens(di_vocab *v, const di_vocab_token *tokens)
+{
+    size_t n_bytes = 0;
+    for (uint32_t i = 0; i < v->n_ids; i++)
+        n_bytes += tokens[i].bytes == NULL ? 0 : tokens[i].len;
+    v->tokens = calloc((size_t)v->n_ids + 1, sizeof *v->tokens);
+    v->text = malloc(n_bytes + 1);
+    v->sorted = malloc(((size_t)v->n_ids + 1) * sizeof *v->sorted);
+    if (v->tokens == NULL || v->text == NULL || v->sorted == NULL)
+        return di_fail_memory(n_bytes, "the tokens of a vocabulary");
+    char *text = v->text;
+    for (uint32_t i = 0; i < v->n_ids; i++) {
+        if (tokens[i].bytes == NULL || tokens[i].len == 0 || tokens[i].len > UINT16_MAX)
+            continue;
+        memcpy(text, tokens[i].bytes, tokens[i].len);
+        v->tokens[i] = (di_vocab_token){text, tokens[i].len};
+        text += tokens[i].len;
+        v->n_tokens++;
+        if (tokens[i].len > v->max_len)
+            v->max_len = tokens[i].len;
+    }
+    return DI_OK;
+}
+
+static di_status sort_tokens(di_vocab *v)
+{
+    sort_key *keys = malloc(((size_t)v->n_tokens + 1) * sizeof *keys);
+    if (keys == NULL)
+        return di_fail_memory(v->n_tokens * sizeof *keys, "the tokens of a vocabulary");
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v->n_ids; i++)
+        if (v->tokens[i].bytes != NULL)
+            keys[n++] =
+                (sort_key){prefix_of(&v->tokens[i]), v->tokens[i].bytes, v->tokens[i].len, i};
+    qsort(keys, n, sizeof *keys, by_bytes);
+    for (uint32_t i = 0; i < n; i++)
+        v->sorted[i] = keys[i].id;
+    free(keys);
+    return DI_OK;
+}
+
+static uint32_t common_prefix(const di_vocab_token *a, const di_vocab_token *b)
+{
+    uint32_t n = 0;
+    while (n < a->len && n < b->len && a->bytes[n] == b->bytes[n])
+        n++;
+    return n;
+}
+
+/* path[d]: the last node at depth d, whose end is not known yet. */
+static di_status build_trie(di_vocab *v, uint32_t *path)
+{
+    size_t cap = 0;
+    uint32_t depth = 0;
+    DI_TRY(DI_GROW(&v->nodes, &cap, 1));
+    v->nodes[v->n_nodes++] = (di_vocab_node){0};
+    path[0] = 0;
+    for (uint32_t i = 0; i < v->n_tokens; i++) {
+        const di_vocab_token *token = &v->tokens[v->sorted[i]];
+        const uint32_t shared = i == 0 ? 0 : common_prefix(&v->tokens[v->sorted[i - 1]], token);
+        while (depth > shared)
+            v->nodes[path[depth--]].skip = v->n_nodes;
+        while (depth < token->len) {
+            DI_TRY(DI_GROW(&v->nodes, &cap, (size_t)v->n_nodes + 1));
+            const uint8_t byte = (uint8_t)token->bytes[depth++];
+            v->nodes[v->n_nodes] =
+                (di_vocab_node){.first_token = i, .depth = (uint16_t)depth, .byte = byte};
+            path[depth] = v->n_nodes++;
+        }
+        v->nodes[path[depth]].n_own++;
+    }
+    for (;; depth--) {
+        v->nodes[path[depth]].skip = v->n_nodes;
+        if (depth == 0)
+            return DI_OK;
+    }
+}
+
+static di_status fill(di_vocab *v, const di_vocab_token *tokens)
+{
+    DI_TRY(copy_tokens(v, tokens));
+    DI_TRY(sort_tokens(v));
+    uint32_t *path = malloc(((size_t)v->max_len + 1) * sizeof *path);
+    if (path == NULL)
+        return di_fail_memory(v->max_len * sizeof *path, "the tokens of a vocabulary");
+    const di_status status = build_trie(v, path);
+    free(path);
+    return status;
+}
+
+di_status di_vocab_create(const di_vocab_token *tokens, uint32_t n_ids, di_vocab **out)
+{
+    di_vocab *v = calloc(1, sizeof *v);
+    if (v == NULL)
+        return di_fail_memory(sizeof *v, "a vocabulary");
+    atomic_init(&v->n_refs, 1);
+    pthread_mutex_init(&v->lock, NULL);
+    v->n_ids = n_ids;
+    v->n_words = (n_ids + 63) / 64;
+    const di_status status = fill(v, tokens);
+    if (status != DI_OK) {
+        di_vocab_unref(v);
+        return status;
+    }
+    *out = v;
+    return DI_OK;
+}
+
+di_status di_vocab_from_tokenizer(const di_tokenizer *tokenizer, di_vocab **out)
+{
+    const uint32_t n_ids = (uint32_t)di_tokenizer_n_ids(tokenizer);
+    di_vocab_token *tokens = calloc((size_t)n_ids + 1, sizeof *tokens);
+    if (tokens == NULL)
+        return di_fail_memory(n_ids * sizeof *tokens, "the tokens of a vocabulary");
+    for (uint32_t i = 0; i < n_ids; i++) {
+        const di_token *token = di_tokenizer_token(tokenizer, i);
+        if (token != NULL && token->text != NULL && !token->is_added && !token->is_special)
+            tokens[i] = (di_vocab_token){token->bytes, token->n_bytes};
+    }
+    const di_status status = di_vocab_create(tokens, n_ids, out);
+    free(tokens);
+    return status;
+}
+
+di_vocab *di_vocab_ref(di_vocab *vocab)
+{
+    atomic_fetch_add(&vocab->n_refs, 1);
+    return vocab;
+}
+
+void di_vocab_unref(di_vocab *v)
+{
+    if (v == NULL || atomic_fetch_sub(&v->n_refs, 1) > 1)
+        return;
+    for (size_t i = 0; i < v->n_shared; i++) {
+        free(v->shared[i].key);
+        di_token_static_free(v->shared[i].tokens);
+    }
+    free(v->shared);
+    free(v->tokens);
+    free(v->text);
+    free(v->sorted);
+    free(v->nodes);
+    pthread_mutex_destroy(&v->lock);
+    free(v);
+}
