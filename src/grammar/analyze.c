@@ -108,19 +108,13 @@ static void make_live(analysis *a, uint32_t state)
     }
 }
 
-static void follow_back(analysis *a, const di_raw_edge *e);
-
+/* Rules stand in the queue after the states' numbers. */
 static void make_productive(analysis *a, uint32_t rule)
 {
-    const di_raw_grammar *raw = a->raw;
-    if (raw->rules[rule].is_productive || a->is_dead[rule])
+    if (a->raw->rules[rule].is_productive || a->is_dead[rule])
         return;
-    raw->rules[rule].is_productive = true;
-    for (uint32_t i = a->by_rule.first[rule]; i < a->by_rule.first[rule + 1]; i++) {
-        const di_raw_edge *e = &raw->edges[a->by_rule.list[i]];
-        if (a->is_live[e->edge.target])
-            follow_back(a, e);
-    }
+    a->raw->rules[rule].is_productive = true;
+    a->queue[a->n_queue++] = (uint32_t)a->raw->n_states + rule;
 }
 
 /* An edge that can be taken, to a live state. */
@@ -130,6 +124,16 @@ static void follow_back(analysis *a, const di_raw_edge *e)
     make_live(a, e->from);
     if (a->raw->rules[rule].start == e->from)
         make_productive(a, rule);
+}
+
+static void spread_productive(analysis *a, uint32_t rule)
+{
+    const di_raw_grammar *raw = a->raw;
+    for (uint32_t i = a->by_rule.first[rule]; i < a->by_rule.first[rule + 1]; i++) {
+        const di_raw_edge *e = &raw->edges[a->by_rule.list[i]];
+        if (a->is_live[e->edge.target])
+            follow_back(a, e);
+    }
 }
 
 static void spread_live(analysis *a, uint32_t state)
@@ -158,7 +162,10 @@ static void find_live(analysis *a)
         if (raw->states[i].is_final)
             make_live(a, i);
     for (uint32_t i = 0; i < a->n_queue; i++)
-        spread_live(a, a->queue[i]);
+        if (a->queue[i] < raw->n_states)
+            spread_live(a, a->queue[i]);
+        else
+            spread_productive(a, a->queue[i] - (uint32_t)raw->n_states);
 }
 
 static bool is_kept(const analysis *a, const di_raw_edge *e)
