@@ -232,15 +232,17 @@ static void split(partition *p, uint32_t number)
         if (p->groups[g].n > p->groups[largest].n)
             largest = g;
     for (uint32_t i = n_groups; i-- > 0;) {
-        const uint32_t end = at + p->groups[i].n;
-        const uint32_t to = i == largest ? number : p->n_blocks++;
-        p->blocks[to] = (block){.first = at, .end = end};
-        for (; at < end; at++) {
-            if (to == number)
-                continue;
-            p->block_of[p->members[at]] = to;
-            p->moved[n_moved++] = p->members[at];
+        const block part = {.first = at, .end = at + p->groups[i].n};
+        at = part.end;
+        if (i == largest) {
+            *b = part;
+            continue;
         }
+        for (uint32_t k = part.first; k < part.end; k++) {
+            p->block_of[p->members[k]] = p->n_blocks;
+            p->moved[n_moved++] = p->members[k];
+        }
+        p->blocks[p->n_blocks++] = part;
     }
     for (uint32_t i = 0; i < n_moved; i++) {
         const uint32_t state = p->moved[i];

@@ -338,9 +338,45 @@ static uint32_t distinct(const uint32_t *active, uint32_t n, uint32_t *kernel)
     return n_kernel;
 }
 
+/* The only member of a set with edges of its own; NULL if there are more, or none. */
+static const nfa_state *only_member(const subsets *s, uint32_t set)
+{
+    const di_tuple members = s->sets.items[set];
+    const nfa_state *only = NULL;
+    for (uint32_t i = 0; i < members.n; i++) {
+        const nfa_state *member = &s->nfa->states[s->sets.values[members.first + i]];
+        if (member->n > 0 && only != NULL)
+            return NULL;
+        if (member->n > 0)
+            only = member;
+    }
+    return only;
+}
+
+static di_status copy_edges(subsets *s, const nfa_state *from)
+{
+    for (uint32_t i = 0; i < from->n; i++) {
+        di_dfa_edge edge = {.target = from->next};
+        if (from->ranges != NULL) {
+            edge.first = from->ranges[i].first;
+            edge.last = from->ranges[i].last;
+        } else {
+            edge = from->edges[i];
+            edge.target += from->next;
+        }
+        uint32_t target;
+        DI_TRY(set_of_kernel(s, &edge.target, 1, &target));
+        DI_TRY(di_dfa_builder_edge(&s->builder, edge.first, edge.last, target));
+    }
+    return DI_OK;
+}
+
 static di_status add_edges(subsets *s, uint32_t set)
 {
     uint32_t n_active = 0;
+    const nfa_state *only = only_member(s, set);
+    if (only != NULL)
+        return copy_edges(s, only);
     DI_TRY(gather_events(s, set));
     uint32_t *const kernel = s->active + s->nfa->n;
     for (size_t i = 0; i < s->n_events;) {
