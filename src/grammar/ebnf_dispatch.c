@@ -2,7 +2,9 @@
 #include "grammar/dfa.h"
 #include "grammar/ebnf_parts.h"
 
-enum { MAX_CODES = 10000 }; /* of all tags and excluded strings together */
+/* Code points of all tags and excluded strings together; of them and of the overlapping tags, each
+ * of which has an automaton over all of them. */
+enum { MAX_CODES = 10000, MAX_OVERLAP = 20000 };
 
 typedef struct dispatch {
     di_ebnf_parser *p;
@@ -11,7 +13,9 @@ typedef struct dispatch {
     const di_ebnf_string *excludes;
     size_t n_excludes;
     uint32_t max_states;
-    const di_expr *words;           /* any tag or excluded string */
+    size_t n_codes;
+    const di_dfa *early;  /* text in which a word ends before the end; NULL: not asked for yet */
+    const di_expr *words; /* any tag or excluded string */
     const di_expr *any, *free_text; /* any text; text without `words` */
 } dispatch;
 
@@ -50,14 +54,13 @@ static bool can_end_inside(const dispatch *d, di_ebnf_string tag)
     return false;
 }
 
-static di_status check_words(const dispatch *d)
+static di_status check_words(dispatch *d)
 {
-    size_t n = 0;
     for (size_t i = 0; i < d->n_tags + d->n_excludes; i++)
-        n += word(d, i).n;
-    if (n > MAX_CODES)
+        d->n_codes += word(d, i).n;
+    if (d->n_codes > MAX_CODES)
         return di_ebnf_fail(d->p, DI_ERR_UNSUPPORTED, word(d, 0).at,
-                            "found tags of %zu characters together, wanted %d at most", n,
+                            "found tags of %zu characters together, wanted %d at most", d->n_codes,
                             (int)MAX_CODES);
     for (size_t i = 0; i < d->n_excludes; i++)
         for (size_t j = 0; j < d->n_tags; j++)
@@ -97,35 +100,51 @@ static di_status text_to_tag(dispatch *d, di_ebnf_string tag, const di_expr **ou
 {
     di_arena *arena = d->p->arena;
     const di_expr *ends, *too_early, *one;
-    const di_dfa *early;
     di_expr_dfa text = {.max_len = DI_REPEAT_INF};
+    if (!d->early) {
+        DI_TRY(di_expr_chars(arena, di_charset_all(), &one));
+        DI_TRY(DI_EXPR_SEQ_OF(arena, &too_early, d->any, d->words, one, d->any));
+        DI_TRY(di_dfa_from_expr(arena, too_early, d->max_states, &d->early));
+    }
     DI_TRY(di_ebnf_codes(d->p, tag, &ends));
     DI_TRY(DI_EXPR_SEQ_OF(arena, &ends, d->any, ends));
     DI_TRY(di_dfa_from_expr(arena, ends, d->max_states, &text.dfa));
-    DI_TRY(di_expr_chars(arena, di_charset_all(), &one));
-    DI_TRY(DI_EXPR_SEQ_OF(arena, &too_early, d->any, d->words, one, d->any));
-    DI_TRY(di_dfa_from_expr(arena, too_early, d->max_states, &early));
-    DI_TRY(di_dfa_minus(arena, text.dfa, early, d->max_states, &text.dfa));
+    DI_TRY(di_dfa_minus(arena, text.dfa, d->early, d->max_states, &text.dfa));
     return di_expr_from_dfa(arena, text, out);
+}
+
+/* A tag that occurs again: the same text, for another rule. */
+static const di_expr *known_text(const dispatch *d, const di_expr *const *texts, size_t i)
+{
+    for (size_t j = 0; j < i; j++)
+        if (d->tags[j].tag.n == d->tags[i].tag.n && is_prefix(d->tags[j].tag, d->tags[i].tag))
+            return texts[j];
+    return NULL;
 }
 
 /* The dispatches behind free text (tag and rule), and those that bring their own. */
 static di_status make_dispatches(dispatch *d, const di_expr **behind, const di_expr **whole)
 {
     di_arena *arena = d->p->arena;
-    const di_expr **simple, **others, *text;
-    size_t n_simple = 0, n_others = 0;
+    const di_expr **simple, **others, **texts, *both;
+    size_t n_simple = 0, n_others = 0, n_overlap = 0;
     DI_TRY(DI_ARENA_NEW(arena, d->n_tags, &simple));
     DI_TRY(DI_ARENA_NEW(arena, d->n_tags, &others));
+    DI_TRY(DI_ARENA_NEW(arena, d->n_tags, &texts));
     for (size_t i = 0; i < d->n_tags; i++) {
         const di_ebnf_tag *tag = &d->tags[i];
         const bool is_simple = !can_end_inside(d, tag->tag);
-        if (is_simple)
-            DI_TRY(di_ebnf_codes(d->p, tag->tag, &text));
-        else
-            DI_TRY(text_to_tag(d, tag->tag, &text));
-        DI_TRY(DI_EXPR_SEQ_OF(arena, &text, text, tag->rule));
-        *(is_simple ? &simple[n_simple++] : &others[n_others++]) = text;
+        texts[i] = known_text(d, texts, i);
+        if (!texts[i] && !is_simple && (n_overlap += d->n_codes) > MAX_OVERLAP)
+            return di_ebnf_fail(d->p, DI_ERR_UNSUPPORTED, tag->tag.at,
+                                "found too many tags that overlap with others (about %d "
+                                "characters in all)",
+                                (int)MAX_OVERLAP);
+        if (!texts[i])
+            DI_TRY(is_simple ? di_ebnf_codes(d->p, tag->tag, &texts[i])
+                             : text_to_tag(d, tag->tag, &texts[i]));
+        DI_TRY(DI_EXPR_SEQ_OF(arena, &both, texts[i], tag->rule));
+        *(is_simple ? &simple[n_simple++] : &others[n_others++]) = both;
     }
     DI_TRY(di_expr_alt(arena, simple, n_simple, behind));
     return di_expr_alt(arena, others, n_others, whole);

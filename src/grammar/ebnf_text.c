@@ -178,26 +178,23 @@ static di_status code_point(di_ebnf_parser *p, size_t open, bool in_class, uint3
     return DI_OK;
 }
 
+/* Bytes up to the closing quote, if there is one on the line. */
+static size_t literal_bytes(const di_ebnf_parser *p)
+{
+    size_t end = p->at;
+    while (end < p->len && p->text[end] != '"' && p->text[end] != '\n')
+        end += p->text[end] == '\\' && end + 1 < p->len ? 2 : 1;
+    return end - p->at;
+}
+
 di_status di_ebnf_literal(di_ebnf_parser *p, di_ebnf_string *out)
 {
     const size_t open = p->at++;
-    size_t end = p->at; /* no string has more code points than bytes up to its line's end */
-    while (end < p->len && p->text[end] != '\n')
-        end++;
     uint32_t *code;
     size_t n = 0;
-    const char *quote = memchr(p->text + p->at, '"', end - p->at);
-    size_t cap = quote ? (size_t)(quote - (p->text + p->at)) : end - p->at;
-    DI_TRY(DI_ARENA_NEW(p->arena, cap, &code));
+    DI_TRY(DI_ARENA_NEW(p->arena, literal_bytes(p) + 1, &code));
     while (!di_ebnf_take(p, '"')) {
         const size_t start = p->at;
-        if (n == cap) { /* an escaped quote: twice as long */
-            uint32_t *longer;
-            cap = 2 * cap + 16;
-            DI_TRY(DI_ARENA_NEW(p->arena, cap, &longer));
-            memcpy(longer, code, n * sizeof *code);
-            code = longer;
-        }
         DI_TRY(code_point(p, open, false, &code[n]));
         if (code[n] >= 0xD800 && code[n] <= 0xDFFF)
             return di_ebnf_fail(p, DI_ERR_INPUT, start,
