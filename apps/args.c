@@ -300,7 +300,7 @@ static const struct argp_option engine_options[] = {
      "most tokens of prompt and output together; default: the model's limit"},
     {"max-seqs", KEY_SEQS, "N", 0, "most sequences running at once; default 256"},
     {"kv-cache-bytes", KEY_KV_BYTES, "N", 0,
-     "memory for the KV cache; default: an eighth of this machine's; one sequence of the longest "
+     "memory for the KV cache; default: an eighth of this process's; one sequence of the longest "
      "context fits in any case"},
     {"kv-cache-fraction", KEY_KV_FRACTION, "F", 0,
      "memory for the KV cache as a part, up to 1, of what is available beside weights and step "

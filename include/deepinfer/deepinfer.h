@@ -75,8 +75,10 @@ typedef struct di_options {
     int max_step_tokens;      /* most tokens of one forward pass = the prefill chunk; default 512 */
     int64_t max_context_len;  /* tokens a sequence may have; default: the config's limit */
     int max_seqs;             /* most sequences running at once; default 256 */
-    int64_t kv_cache_bytes;   /* KV-cache budget; default: an eighth of this machine's memory, and
-                                 room for one sequence of max_context_len in any case */
+    int64_t kv_cache_bytes;   /* KV-cache budget; default: an eighth of this machine's memory or,
+                                 if it is less, of the control group's limit, and at most half of
+                                 what is available; room for one sequence of max_context_len in any
+                                 case */
     double kv_cache_fraction; /* KV-cache budget instead of kv_cache_bytes: a part, up to 1, of the
                                  memory available to this process (control groups included) that
                                  weights outside experts, step memory and weight_cache leave */

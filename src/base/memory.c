@@ -104,5 +104,6 @@ void di_memory_read(const char *root, di_memory *out)
     out->available = read_meminfo(root, "MemAvailable");
     if (out->available < 0)
         out->available = out->total;
-    out->available = di_min_i64(out->available, cgroup_limit(root));
+    out->limit = di_min_i64(out->total, cgroup_limit(root));
+    out->available = di_min_i64(out->available, out->limit);
 }

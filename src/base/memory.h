@@ -6,9 +6,10 @@
 
 typedef struct di_memory {
     int64_t total; /* of this machine */
-    int64_t
-        available; /* the least of what the system says can be had without swapping (MemAvailable)
-                      and the limits of this process's control groups, version 2 or 1 */
+    int64_t limit; /* most this process may have: total, or the least limit of its control groups,
+                      version 2 or 1, if that is less */
+    int64_t available; /* the least of limit and of what the system says can be had without swapping
+                          (MemAvailable) */
 } di_memory;
 
 /* root: "" for this machine; tests give a directory with proc/ and sys/ in it. What cannot be read

@@ -82,7 +82,7 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                   .offset = offsetof(di_options, kv_cache_bytes),
                                   .min = 1,
                                   .max = INT64_MAX / 2,
-                                  .default_text = "an eighth of this machine's memory",
+                                  .default_text = "an eighth of this process's memory",
                                   .help =
                                       "KV-cache budget; one sequence of max_context_len fits in "
                                       "any case"},

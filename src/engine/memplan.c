@@ -7,8 +7,9 @@
 #include "weights/placed.h"
 #include "weights/weight_list.h"
 
-/* Window snapshots the prefix cache can keep beside the running sequences'. */
-enum { MIN_SNAPSHOTS = 16 };
+/* Window snapshots the prefix cache can keep beside the running sequences'; and the parts of the
+ * memory this process may have, and of what is available, that the KV cache takes by default. */
+enum { MIN_SNAPSHOTS = 16, DEFAULT_PART = 8, DEFAULT_AVAILABLE_PART = 2 };
 
 /* What every pass reads: all weights but routed experts, n-gram tables and parts that do not run.
  */
@@ -23,12 +24,18 @@ static di_status add_resident(void *user, const di_weight_tensor *t)
     return DI_OK;
 }
 
+static int64_t default_budget(const di_memory *memory)
+{
+    return di_min_i64(memory->limit / DEFAULT_PART, memory->available / DEFAULT_AVAILABLE_PART);
+}
+
 /* The KV budget in bytes. */
 static di_status find_budget(const di_config *config, const di_effective_options *options,
                              const di_memory *memory, di_memplan *plan)
 {
     plan->available_bytes = memory->available;
-    plan->kv_budget_bytes = options->kv_cache_bytes ? options->kv_cache_bytes : memory->total / 8;
+    plan->kv_budget_bytes =
+        options->kv_cache_bytes ? options->kv_cache_bytes : default_budget(memory);
     DI_TRY(di_weight_list(config, NULL, add_resident, &plan->resident_bytes));
     if (options->kv_cache_fraction == 0)
         return DI_OK;
@@ -105,15 +112,15 @@ di_status di_memplan_compute_in(const di_config *config, const di_effective_opti
     size_pools(config, options, &plan);
     plan.total_bytes = plan.kv_total_bytes + plan.scratch_bytes + plan.logits_bytes +
                        plan.weight_cache_bytes + plan.copied_bytes;
-    if (plan.total_bytes > memory->total)
+    if (plan.total_bytes > memory->limit)
         return di_fail(
             DI_ERR_MEMORY,
             "memory plan: wanted %lld bytes (KV cache %lld, step memory %lld, weight "
-            "cache %lld, copied weights %lld), found %lld on this machine; lower kv_cache_bytes, "
+            "cache %lld, copied weights %lld), found %lld for this process; lower kv_cache_bytes, "
             "max_context_len, max_step_tokens or weight_cache",
             (long long)plan.total_bytes, (long long)plan.kv_total_bytes,
             (long long)plan.scratch_bytes, (long long)plan.weight_cache_bytes,
-            (long long)plan.copied_bytes, (long long)memory->total);
+            (long long)plan.copied_bytes, (long long)memory->limit);
     *out = plan;
     return DI_OK;
 }

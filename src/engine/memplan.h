@@ -25,8 +25,8 @@ typedef struct di_memplan {
 
 /* Sizes the KV pools: windows for max_seqs running sequences and the windows the prefix cache
  * keeps, in at most half of the budget, the rest for compressed entries; one sequence of
- * context_len fits in any case. DI_ERR_MEMORY with the numbers if it is more than this machine has.
- */
+ * context_len fits in any case. DI_ERR_MEMORY with the numbers if it is more than this process may
+ * have (base/memory.h). */
 DI_WARN_UNUSED di_status di_memplan_compute(const di_config *config,
                                             const di_effective_options *options, di_memplan *out);
 /* The same with another machine's memory. */

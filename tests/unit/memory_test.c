@@ -45,11 +45,12 @@ static void put(const char *name, const char *text)
     fclose(file);
 }
 
-static void assert_memory(int64_t total, int64_t available)
+static void assert_memory(int64_t total, int64_t limit, int64_t available)
 {
     di_memory memory;
     di_memory_read(root, &memory);
     assert_int_equal(memory.total, total);
+    assert_int_equal(memory.limit, limit);
     assert_int_equal(memory.available, available);
 }
 
@@ -59,9 +60,9 @@ static void without_groups(void **state)
 {
     (void)state;
     put("proc/meminfo", meminfo);
-    assert_memory(1000 * 1024, 600 * 1024);
+    assert_memory(1000 * 1024, 1000 * 1024, 600 * 1024);
     put("proc/meminfo", "MemTotal: 1000 kB\n"); /* an old system */
-    assert_memory(1000 * 1024, 1000 * 1024);
+    assert_memory(1000 * 1024, 1000 * 1024, 1000 * 1024);
 }
 
 static void version_2(void **state)
@@ -69,15 +70,15 @@ static void version_2(void **state)
     (void)state;
     put("proc/meminfo", meminfo);
     put("proc/self/cgroup", "0::/a/b\n");
-    assert_memory(1000 * 1024, 600 * 1024);
+    assert_memory(1000 * 1024, 1000 * 1024, 600 * 1024);
     put("sys/fs/cgroup/a/b/memory.max", "max\n");
-    assert_memory(1000 * 1024, 600 * 1024);
+    assert_memory(1000 * 1024, 1000 * 1024, 600 * 1024);
     put("sys/fs/cgroup/a/memory.max", "500000\n"); /* of the group above */
-    assert_memory(1000 * 1024, 500000);
+    assert_memory(1000 * 1024, 500000, 500000);
     put("sys/fs/cgroup/a/b/memory.max", "400000\n");
-    assert_memory(1000 * 1024, 400000);
+    assert_memory(1000 * 1024, 400000, 400000);
     put("sys/fs/cgroup/a/b/memory.max", "70000000\n"); /* more than there is */
-    assert_memory(1000 * 1024, 500000);
+    assert_memory(1000 * 1024, 500000, 500000);
 }
 
 static void version_1(void **state)
@@ -86,13 +87,13 @@ static void version_1(void **state)
     put("proc/meminfo", meminfo);
     put("proc/self/cgroup", "5:memoryx:/m\n4:cpu,memory:/m/n\n3:pids:/p\n");
     put("sys/fs/cgroup/memory/m/n/memory.limit_in_bytes", "9223372036854771712\n");
-    assert_memory(1000 * 1024, 600 * 1024);
+    assert_memory(1000 * 1024, 1000 * 1024, 600 * 1024);
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "300000\n");
-    assert_memory(1000 * 1024, 300000);
+    assert_memory(1000 * 1024, 300000, 300000);
     put("proc/self/cgroup", "4:memory:/not/seen/from/here\n"); /* a container's view */
-    assert_memory(1000 * 1024, 300000);
+    assert_memory(1000 * 1024, 300000, 300000);
     put("proc/self/cgroup", "3:pids:/p\n");
-    assert_memory(1000 * 1024, 600 * 1024);
+    assert_memory(1000 * 1024, 1000 * 1024, 600 * 1024);
 }
 
 static void nonsense_is_no_limit(void **state)
@@ -101,11 +102,11 @@ static void nonsense_is_no_limit(void **state)
     put("proc/meminfo", meminfo);
     put("proc/self/cgroup", "\nnonsense\n0:\n0::\n");
     put("sys/fs/cgroup/memory.max", "-5\n");
-    assert_memory(1000 * 1024, 600 * 1024);
+    assert_memory(1000 * 1024, 1000 * 1024, 600 * 1024);
     put("sys/fs/cgroup/memory.max", "");
-    assert_memory(1000 * 1024, 600 * 1024);
+    assert_memory(1000 * 1024, 1000 * 1024, 600 * 1024);
     put("sys/fs/cgroup/memory.max", "1234\n");
-    assert_memory(1000 * 1024, 1234);
+    assert_memory(1000 * 1024, 1234, 1234);
 }
 
 int main(void)

@@ -285,7 +285,7 @@ static void printed_options_name_value_and_source(void **state)
                               "max_context_len   = the model's limit  (default; "
                               "DEEPINFER_MAX_CONTEXT_LEN)\n"
                               "max_seqs          = 256  (default; DEEPINFER_MAX_SEQS)\n"
-                              "kv_cache_bytes    = an eighth of this machine's memory  (default; "
+                              "kv_cache_bytes    = an eighth of this process's memory  (default; "
                               "DEEPINFER_KV_CACHE_BYTES)\n"
                               "kv_cache_fraction = none  (default; DEEPINFER_KV_CACHE_FRACTION)\n"
                               "weights           = map  (default; DEEPINFER_WEIGHTS)\n"
