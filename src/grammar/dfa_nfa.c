@@ -6,7 +6,7 @@
 #include "grammar/tuples.h"
 
 /* Of the nondeterministic automaton and of the sets, for each state that max_states allows. */
-enum { NFA_PER_STATE = 4, MEMBERS_PER_STATE = 64, FREE_MEMBERS = 1 << 16, FEW = 24 };
+enum { NFA_PER_STATE = 4, MEMBERS_PER_STATE = 64, FREE_MEMBERS = 1 << 16 };
 
 /* State 0 is the only final one. A state has ranges that lead to `next`, or the edges of a state
  * of an automaton that starts at `next`; and empty edges. */
@@ -192,45 +192,33 @@ typedef struct {
     size_t max_members;
 } subsets;
 
-static int by_u32(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-static int by_u64(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
+/* Both lists are mostly short and mostly sorted, and sorted once a state: Shell's way. */
+static const size_t gaps[] = {3548, 1577, 701, 301, 132, 57, 23, 10, 4, 1};
+enum { N_GAPS = sizeof gaps / sizeof gaps[0] };
 
 static void sort_members(uint32_t *members, size_t n)
 {
-    if (n > FEW) {
-        qsort(members, n, sizeof *members, by_u32);
-        return;
-    }
-    for (size_t i = 1; i < n; i++) {
-        const uint32_t x = members[i];
-        size_t k = i;
-        for (; k > 0 && members[k - 1] > x; k--)
-            members[k] = members[k - 1];
-        members[k] = x;
+    for (size_t g = 0; g < N_GAPS; g++) {
+        for (size_t i = gaps[g]; i < n; i++) {
+            const uint32_t x = members[i];
+            size_t k = i;
+            for (; k >= gaps[g] && members[k - gaps[g]] > x; k -= gaps[g])
+                members[k] = members[k - gaps[g]];
+            members[k] = x;
+        }
     }
 }
 
 static void sort_events(uint64_t *events, size_t n)
 {
-    if (n > FEW) {
-        qsort(events, n, sizeof *events, by_u64);
-        return;
-    }
-    for (size_t i = 1; i < n; i++) {
-        const uint64_t x = events[i];
-        size_t k = i;
-        for (; k > 0 && events[k - 1] > x; k--)
-            events[k] = events[k - 1];
-        events[k] = x;
+    for (size_t g = 0; g < N_GAPS; g++) {
+        for (size_t i = gaps[g]; i < n; i++) {
+            const uint64_t x = events[i];
+            size_t k = i;
+            for (; k >= gaps[g] && events[k - gaps[g]] > x; k -= gaps[g])
+                events[k] = events[k - gaps[g]];
+            events[k] = x;
+        }
     }
 }
 
