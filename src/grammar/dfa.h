@@ -22,8 +22,12 @@ struct di_dfa {
     uint32_t n_states, n_edges;
 };
 
+/* However many are allowed: what takes about a second to make. */
+#define DI_DFA_MOST_STATES (1u << 18)
+
 /* All results are trimmed (every state is reachable and reaches a final one) and minimal.
- * max_states bounds every intermediate automaton: DI_ERR_UNSUPPORTED beyond it. */
+ * max_states, or DI_DFA_MOST_STATES if that is less, bounds every intermediate automaton, and the
+ * work with it: DI_ERR_UNSUPPORTED beyond it. */
 
 /* expr must not contain DI_EXPR_RULE or DI_EXPR_MEMBERS (DI_ERR_INPUT). DI_EXPR_DFA is allowed if
  * it is neither JSON-spelled nor counted. */

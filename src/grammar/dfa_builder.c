@@ -5,14 +5,14 @@
 #include "base/buf.h"
 
 /* Edges are bounded with the states, so that wide classes of characters cannot take all memory. */
-enum { EDGES_PER_STATE = 64, FREE_EDGES = 1 << 16 };
+enum { EDGES_PER_STATE = 16, FREE_EDGES = 1 << 16 };
 
 di_status di_dfa_check_states(size_t n_states, uint32_t max_states)
 {
-    if (n_states <= max_states)
+    const uint32_t limit = di_dfa_limit(max_states);
+    if (n_states <= limit)
         return DI_OK;
-    return di_fail(DI_ERR_UNSUPPORTED, "a deterministic automaton of more than %u states",
-                   max_states);
+    return di_fail(DI_ERR_UNSUPPORTED, "a deterministic automaton of more than %u states", limit);
 }
 
 di_status di_dfa_builder_state(di_dfa_builder *builder, bool is_final)
@@ -35,8 +35,8 @@ di_status di_dfa_builder_edge(di_dfa_builder *builder, uint32_t first, uint32_t 
             return DI_OK;
         }
     }
-    const size_t limit = (size_t)builder->max_states * EDGES_PER_STATE + FREE_EDGES;
-    if (builder->n_edges >= limit || builder->n_edges >= UINT32_MAX)
+    const size_t limit = (size_t)di_dfa_limit(builder->max_states) * EDGES_PER_STATE + FREE_EDGES;
+    if (builder->n_edges >= limit)
         return di_fail(DI_ERR_UNSUPPORTED, "a deterministic automaton of more than %zu edges",
                        builder->n_edges);
     DI_TRY(DI_GROW(&builder->edges, &builder->cap_edges, builder->n_edges + 1));

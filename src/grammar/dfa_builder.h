@@ -24,7 +24,12 @@ DI_WARN_UNUSED di_status di_dfa_builder_finish(const di_dfa_builder *builder, di
                                                const di_dfa **out);
 void di_dfa_builder_free(di_dfa_builder *builder);
 
-/* DI_ERR_UNSUPPORTED if there are more than max_states states. */
+static inline uint32_t di_dfa_limit(uint32_t max_states)
+{
+    return max_states < DI_DFA_MOST_STATES ? max_states : DI_DFA_MOST_STATES;
+}
+
+/* DI_ERR_UNSUPPORTED if there are more than di_dfa_limit(max_states) states. */
 DI_WARN_UNUSED di_status di_dfa_check_states(size_t n_states, uint32_t max_states);
 
 #endif

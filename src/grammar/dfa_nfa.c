@@ -5,8 +5,18 @@
 #include "grammar/dfa_builder.h"
 #include "grammar/tuples.h"
 
-/* Of the nondeterministic automaton and of the sets, for each state that max_states allows. */
-enum { NFA_PER_STATE = 4, MEMBERS_PER_STATE = 64, FREE_MEMBERS = 1 << 16 };
+/* For each state that is allowed: states of the nondeterministic automaton, members of the sets,
+ * and steps of work (some nanoseconds each). */
+enum {
+    NFA_PER_STATE = 4,
+    MEMBERS_PER_STATE = 16,
+    FREE_MEMBERS = 1 << 16,
+    WORK_PER_STATE = 512,
+    FREE_WORK = 1 << 22,
+    LOOKUP_WORK = 16,
+    SORT_WORK = 8, /* an item */
+    STATE_WORK = 256
+};
 
 /* State 0 is the only final one. A state has ranges that lead to `next`, or the edges of a state
  * of an automaton that starts at `next`; and empty edges. */
@@ -185,11 +195,12 @@ typedef struct {
     uint32_t *set_of; /* [kernels.n] */
     size_t cap_set_of;
     uint32_t *stamp, now; /* [nfa.n]: reached by the current closure */
-    uint32_t *stack, *active;
-    uint64_t *events; /* where ranges begin and end: code << 33 | target << 1 | begins */
+    uint32_t *stack;
+    uint32_t *active, *merged; /* [nfa.n]: targets of the ranges around a code point, sorted */
+    uint64_t *events;          /* where ranges begin and end: code << 33 | target << 1 | begins */
     size_t n_events, cap_events;
     di_dfa_builder builder;
-    size_t max_members;
+    size_t max_members, work, max_work;
 } subsets;
 
 /* Both lists are mostly short and mostly sorted, and sorted once a state: Shell's way. */
@@ -222,6 +233,18 @@ static void sort_events(uint64_t *events, size_t n)
     }
 }
 
+/* Counts work, the same on every machine. */
+static di_status spend(subsets *s, size_t work)
+{
+    s->work += work;
+    if (s->work <= s->max_work)
+        return DI_OK;
+    return di_fail(DI_ERR_UNSUPPORTED,
+                   "a deterministic automaton of %zu states and more, after "
+                   "%zu steps of work",
+                   s->sets.n, s->max_work);
+}
+
 /* What empty edges reach from the states given, as a set. */
 static di_status close_kernel(subsets *s, const uint32_t *kernel, uint32_t n_kernel, uint32_t *set)
 {
@@ -236,6 +259,7 @@ static di_status close_kernel(subsets *s, const uint32_t *kernel, uint32_t n_ker
     while (n_stack > 0) {
         const uint32_t state = s->stack[--n_stack];
         const nfa_state *from = &a->states[state];
+        s->work += 1 + from->n_empty;
         if (from->n > 0 || state == 0)
             out[n_out++] = state;
         for (uint32_t i = 0; i < from->n_empty; i++) {
@@ -246,6 +270,7 @@ static di_status close_kernel(subsets *s, const uint32_t *kernel, uint32_t n_ker
             s->stack[n_stack++] = to;
         }
     }
+    s->work += (size_t)n_out * SORT_WORK;
     sort_members(out, n_out);
     return di_tuples_intern(&s->sets, out, n_out, set);
 }
@@ -294,36 +319,39 @@ static di_status gather_events(subsets *s, uint32_t set)
         }
     }
     sort_events(s->events, s->n_events);
-    return DI_OK;
+    return spend(s, s->n_events * SORT_WORK);
 }
 
-/* Adds or takes away one mention of a target; `active` is a sorted list with repetitions. */
-static void change_active(uint32_t *active, uint32_t *n, uint64_t event)
+/* Applies the n events of one code point, which are sorted by target, to the active targets.
+ * Returns their new number; a target has one entry a range. */
+static uint32_t change_active(subsets *s, uint32_t n_active, const uint64_t *events, size_t n)
 {
-    const uint32_t target = (uint32_t)(event >> 1);
-    uint32_t at = *n;
-    while (at > 0 && active[at - 1] >= target)
-        at--;
-    if ((event & 1) != 0) {
-        for (uint32_t i = *n; i > at; i--)
-            active[i] = active[i - 1];
-        active[at] = target;
-        (*n)++;
-    } else {
-        (*n)--;
-        for (uint32_t i = at; i < *n; i++)
-            active[i] = active[i + 1];
+    uint32_t i = 0, n_merged = 0;
+    for (size_t k = 0; k < n; k++) {
+        const uint32_t target = (uint32_t)(events[k] >> 1);
+        while (i < n_active && s->active[i] < target)
+            s->merged[n_merged++] = s->active[i++];
+        if ((events[k] & 1) != 0)
+            s->merged[n_merged++] = target;
+        else /* ends come before beginnings, so the entry is still ahead */
+            i++;
     }
+    while (i < n_active)
+        s->merged[n_merged++] = s->active[i++];
+    uint32_t *const former = s->active;
+    s->active = s->merged;
+    s->merged = former;
+    return n_merged;
 }
 
-/* `active` without repetitions; the copy is in the scratch of the closure. */
-static uint32_t distinct(const uint32_t *active, uint32_t n, uint32_t *kernel)
+/* `active` without repetitions, in the scratch of `merged`. */
+static uint32_t distinct(const subsets *s, uint32_t n_active)
 {
-    uint32_t n_kernel = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (i == 0 || active[i] != active[i - 1])
-            kernel[n_kernel++] = active[i];
-    return n_kernel;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_active; i++)
+        if (i == 0 || s->active[i] != s->active[i - 1])
+            s->merged[n++] = s->active[i];
+    return n;
 }
 
 /* The only member of a set with edges of its own; NULL if there are more, or none. */
@@ -366,16 +394,18 @@ static di_status add_edges(subsets *s, uint32_t set)
     if (only != NULL)
         return copy_edges(s, only);
     DI_TRY(gather_events(s, set));
-    uint32_t *const kernel = s->active + s->nfa->n;
     for (size_t i = 0; i < s->n_events;) {
         const uint64_t code = s->events[i] >> 33;
-        for (; i < s->n_events && s->events[i] >> 33 == code; i++)
-            change_active(s->active, &n_active, s->events[i]);
+        size_t n = 1;
+        while (i + n < s->n_events && s->events[i + n] >> 33 == code)
+            n++;
+        DI_TRY(spend(s, n + 2 * (size_t)n_active + LOOKUP_WORK));
+        n_active = change_active(s, n_active, s->events + i, n);
+        i += n;
         if (n_active == 0)
             continue;
         uint32_t target;
-        const uint32_t n = distinct(s->active, n_active, kernel);
-        DI_TRY(set_of_kernel(s, kernel, n, &target));
+        DI_TRY(set_of_kernel(s, s->merged, distinct(s, n_active), &target));
         DI_TRY(di_dfa_builder_edge(&s->builder, (uint32_t)code, (uint32_t)(s->events[i] >> 33) - 1,
                                    target));
     }
@@ -388,8 +418,9 @@ static di_status determinize(subsets *s, uint32_t entry)
     uint32_t set;
     s->stamp = calloc(n, sizeof *s->stamp);
     s->stack = calloc(2 * n, sizeof *s->stack);
-    s->active = calloc(2 * n, sizeof *s->active);
-    if (s->stamp == NULL || s->stack == NULL || s->active == NULL)
+    s->active = calloc(n, sizeof *s->active);
+    s->merged = calloc(n, sizeof *s->merged);
+    if (s->stamp == NULL || s->stack == NULL || s->active == NULL || s->merged == NULL)
         return di_fail_memory(5 * n * sizeof *s->stamp, "sets of states");
     DI_TRY(set_of_kernel(s, &entry, 1, &set));
     for (; set < s->sets.n; set++) {
@@ -410,15 +441,18 @@ static void subsets_free(subsets *s)
     free(s->stamp);
     free(s->stack);
     free(s->active);
+    free(s->merged);
     free(s->events);
 }
 
 static di_status from_nfa(di_arena *arena, const nfa *a, uint32_t entry, uint32_t max_states,
                           const di_dfa **out)
 {
+    const size_t limit = di_dfa_limit(max_states);
     subsets s = {.nfa = a,
                  .builder = {.max_states = max_states},
-                 .max_members = (size_t)max_states * MEMBERS_PER_STATE + FREE_MEMBERS};
+                 .max_members = limit * MEMBERS_PER_STATE + FREE_MEMBERS,
+                 .max_work = limit * WORK_PER_STATE + FREE_WORK};
     di_status status = determinize(&s, entry);
     if (status == DI_OK)
         status = di_dfa_builder_finish(&s.builder, arena, out);
@@ -429,11 +463,9 @@ static di_status from_nfa(di_arena *arena, const nfa *a, uint32_t entry, uint32_
 di_status di_dfa_from_expr(di_arena *arena, const di_expr *expr, uint32_t max_states,
                            const di_dfa **out)
 {
-    nfa a = {.limit = (size_t)max_states * NFA_PER_STATE + 1};
+    nfa a = {.limit = (size_t)di_dfa_limit(max_states) * NFA_PER_STATE + 1};
     uint64_t total = 1;
     uint32_t entry, final;
-    if (a.limit > INT32_MAX)
-        a.limit = INT32_MAX;
     DI_TRY(count_states(expr, a.limit, &total));
     if (total > a.limit)
         return di_fail(DI_ERR_UNSUPPORTED,

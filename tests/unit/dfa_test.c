@@ -378,6 +378,16 @@ static void limits(void **state)
     assert_int_equal(di_dfa_from_expr(&arena, blowup, 1000, &dfa), DI_ERR_UNSUPPORTED);
     assert_non_null(strstr(di_last_error(), "1000"));
 
+    /* Sets of 50000 states, but one of them only; and many of them: refused for the work. */
+    assert_int_equal(di_expr_repeat(&arena, star, 0, 50000, &deep), DI_OK);
+    assert_int_equal(di_dfa_from_expr(&arena, deep, 100000, &dfa), DI_OK);
+    assert_int_equal(dfa->n_states, 1);
+    assert_int_equal(di_expr_repeat(&arena, ab, 0, 100, &deep), DI_OK);
+    assert_int_equal(di_expr_repeat(&arena, a, 0, 1, &tail), DI_OK);
+    assert_int_equal(DI_EXPR_SEQ_OF(&arena, &deep, deep, tail), DI_OK);
+    assert_int_equal(di_expr_repeat(&arena, deep, 0, 100, &deep), DI_OK);
+    assert_int_equal(di_dfa_from_expr(&arena, deep, 6000, &dfa), DI_ERR_UNSUPPORTED);
+
     assert_int_equal(di_expr_repeat(&arena, ab, 99, 99, &exact), DI_OK);
     assert_int_equal(di_dfa_from_expr(&arena, exact, 99, &dfa), DI_ERR_UNSUPPORTED);
     assert_int_equal(di_dfa_from_expr(&arena, exact, 100, &dfa), DI_OK);
