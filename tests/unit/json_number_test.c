@@ -128,7 +128,7 @@ static void integers(void **state)
     di_arena arena = {0};
     unsigned seed = 1;
     char text[TEXT_BYTES];
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 120; round++) {
         sample s;
         make_sample(&s, &seed, 1300 * SCALE, true);
         const di_dfa *dfa = compile(&arena, &s.number);
@@ -166,7 +166,7 @@ static void numbers(void **state)
     (void)state;
     di_arena arena = {0};
     unsigned seed = 2;
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 120; round++) {
         sample s;
         make_sample(&s, &seed, 12 * SCALE, false);
         const di_dfa *dfa = compile(&arena, &s.number);
