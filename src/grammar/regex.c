@@ -361,6 +361,7 @@ static di_status decode(di_arena *arena, const char *pattern, size_t len, di_reg
 static di_status parse(di_regex_parser *p, di_regex_mode mode, const di_expr **out)
 {
     di_regex_item item;
+    DI_TRY(DI_GROW(&p->stack, &p->stack_cap, 1)); /* never NULL */
     DI_TRY(disjunction(p, &item));
     if (p->at < p->n)
         return di_regex_unexpected(p, "a ( before it");
