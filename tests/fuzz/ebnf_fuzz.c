@@ -6,7 +6,7 @@
 
 #include "expr_oracle.h"
 #include "grammar/ebnf_parts.h"
-#include "grammar/matcher.h"
+#include "grammar_run.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -16,27 +16,6 @@ static void check(bool is_true)
 {
     if (!is_true)
         abort();
-}
-
-static di_status accepts(di_grammar_builder *builder, uint32_t root, const char *text, size_t len,
-                         bool *is_match)
-{
-    di_grammar *grammar;
-    di_acceptor *acceptor;
-    di_matcher *matcher;
-    *is_match = false;
-    const di_status status = di_grammar_build(builder, root, &grammar);
-    if (status != DI_OK)
-        return status == DI_ERR_INPUT ? DI_OK : status; /* no text matches */
-    check(di_acceptor_create(grammar, NULL, &acceptor) == DI_OK);
-    check(di_matcher_create(acceptor, &matcher) == DI_OK);
-    const di_status read = di_matcher_accept(matcher, text, len, is_match);
-    if (read == DI_OK && *is_match)
-        *is_match = di_matcher_may_end(matcher);
-    di_matcher_destroy(matcher);
-    di_acceptor_unref(acceptor);
-    di_grammar_unref(grammar);
-    return read;
 }
 
 /* The rules once more, for the oracle. */
@@ -80,7 +59,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         check(n > 0 && line > 0 && column > 0);
     } else if (n_grammar <= MAX_GRAMMAR && len <= MAX_TEXT) {
         bool is_match;
-        if (accepts(builder, root, text, len, &is_match) == DI_OK)
+        if (di_test_grammar_accepts(builder, root, text, len, &is_match) == DI_OK)
             check(is_match == oracle(grammar, n_grammar, root, text, len));
     }
     di_grammar_builder_destroy(builder);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "expr_oracle.h"
-#include "grammar/matcher.h"
 #include "grammar/regex.h"
+#include "grammar_run.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -17,31 +17,6 @@ static void check(bool is_true)
 {
     if (!is_true)
         abort();
-}
-
-/* Whether the grammar accepts the text; DI_ERR_UNSUPPORTED if it is too large. */
-static di_status accepts(di_grammar_builder *builder, const di_expr *expr, const char *text,
-                         size_t len, bool *is_match)
-{
-    uint32_t root;
-    di_grammar *grammar;
-    di_acceptor *acceptor;
-    di_matcher *matcher;
-    check(di_grammar_rule(builder, "root", &root) == DI_OK);
-    check(di_grammar_define(builder, root, expr) == DI_OK);
-    *is_match = false;
-    const di_status status = di_grammar_build(builder, root, &grammar);
-    if (status != DI_OK)
-        return status == DI_ERR_INPUT ? DI_OK : status; /* no text matches */
-    check(di_acceptor_create(grammar, NULL, &acceptor) == DI_OK);
-    check(di_matcher_create(acceptor, &matcher) == DI_OK);
-    di_status read = di_matcher_accept(matcher, text, len, is_match);
-    if (read == DI_OK && *is_match)
-        *is_match = di_matcher_may_end(matcher);
-    di_matcher_destroy(matcher);
-    di_acceptor_unref(acceptor);
-    di_grammar_unref(grammar);
-    return read;
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
@@ -59,21 +34,19 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     const char *text = nul ? (const char *)nul + 1 : "";
     const size_t len = nul ? size - n_pattern - 2 : 0;
     const di_grammar_limits limits = {.max_states = 20000};
-    di_grammar_builder *builder;
-    check(di_grammar_builder_create(&limits, &builder) == DI_OK);
+    di_arena arena = {0};
     const di_expr *expr = NULL;
-    const di_status status =
-        di_regex_parse(di_grammar_builder_arena(builder), pattern, n_pattern, &options, &expr);
+    const di_status status = di_regex_parse(&arena, pattern, n_pattern, &options, &expr);
     if (status != DI_OK) {
         check(status == DI_ERR_INPUT || status == DI_ERR_UNSUPPORTED);
         check(strncmp(di_last_error(), "regular expression", 18) == 0);
         check(!strchr(di_last_error(), '\n') && !expr);
     } else if (n_pattern <= MAX_PATTERN && len <= MAX_TEXT) {
         bool is_match;
-        if (accepts(builder, expr, text, len, &is_match) == DI_OK)
+        if (di_test_expr_accepts(&limits, expr, text, len, &is_match) == DI_OK)
             check(is_match == di_expr_oracle(expr, NULL, 0, text, len));
     }
-    di_grammar_builder_destroy(builder);
+    di_arena_free(&arena);
     free(pattern);
     return 0;
 }

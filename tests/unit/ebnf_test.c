@@ -13,6 +13,7 @@
 #include "expr_oracle.h"
 #include "grammar/ebnf.h"
 #include "grammar/ebnf_parts.h"
+#include "grammar_run.h"
 #include "random.h"
 #include "share.h"
 #include "xz.h"
@@ -22,7 +23,7 @@ typedef struct rules {
     di_grammar_builder *builder;
     const di_expr **bodies;
     uint32_t n;
-    const di_expr *root;
+    uint32_t root;
 } rules;
 
 static void free_rules(rules *r)
@@ -50,15 +51,25 @@ static di_status parse(const char *text, size_t len, const char *root, rules *r)
         assert_non_null(r->bodies);
         for (size_t i = 0; i < p.n_rules; i++)
             r->bodies[p.rules[i].rule] = p.rules[i].expr;
-        r->root = r->bodies[root_rule];
+        for (size_t i = 0; i < p.n_rules; i++)
+            assert_int_equal(di_grammar_define(r->builder, p.rules[i].rule, p.rules[i].expr),
+                             DI_OK);
+        r->root = root_rule;
     }
     di_ebnf_parser_free(&p);
     return status;
 }
 
+/* The oracle's answer, which must be the matcher's too. */
 static bool accepts(const rules *r, const char *text, size_t len)
 {
-    return di_expr_oracle(r->root, r->bodies, r->n, text, len);
+    bool is_match;
+    if (di_test_grammar_accepts(r->builder, r->root, text, len, &is_match) != DI_OK)
+        fail_msg("%s: %s", text, di_last_error());
+    const bool wanted = di_expr_oracle(r->bodies[r->root], r->bodies, r->n, text, len);
+    if (is_match != wanted)
+        fail_msg("\"%s\": the matcher says %d", text, is_match);
+    return wanted;
 }
 
 static void check(const char *grammar, const char *text, bool wanted)
