@@ -177,4 +177,29 @@ fails text "no newline at the end" src/base/two.c '/* x */'
 fails text "a folder of one machine" src/base/two.c '/* /ho''me/someone/x */\n'
 fails text "the link to b.md leads nowhere" docs/a.md '[itself](a.md#x) [b](b.md) [c](https://c.org)\n'
 fails text "bash cannot parse it" tools/broken.sh 'if true; then\n'
+# A build whose program chooses one level, computes another at each, and fails a test.
+mkdir -p "$tree"/{build/tests,tests/kernels,models/nano}
+touch "$tree/tests/kernels/gemm_test.c"
+cat >"$tree/build/deepinfer" <<'END'
+#!/usr/bin/env bash
+case $1 in
+kernels)
+    echo "* gemm    avx512 avx512 any exact lanes16 yes 20"
+    echo "  gemm    avx2   avx2   any exact lanes16 yes 10"
+    echo "  gemm    ref    ref    any exact lanes16 yes 0"
+    echo "  topk    vnni   avx512vnni any exact - yes 30"
+    ;;
+score) echo "$DEEPINFER_ISA" >"${@: -1}" ;;
+esac
+END
+for name in fp rope_table select threads gemm; do
+    printf '#!/bin/sh\n[ %s != gemm ]\n' $name >"$tree/build/tests/${name}_test"
+done
+chmod +x "$tree"/build/deepinfer "$tree"/build/tests/*
+output=$("$tree/tools/check_isa.sh" build 2>&1) && finding check_isa "passes on a wrong build"
+for text in "ref: gemm: chose a kernel of level avx512" "avx512vnni: chose no kernel of this level" \
+    "avx512: the small model's logits differ" "avx2: gemm exits with 1"; do
+    n_cases=$((n_cases + 1))
+    [[ $output == *"$text"* ]] || finding check_isa "found '$output', wanted '$text'"
+done
 report check_selftest "$n_cases cases"

@@ -3,6 +3,7 @@
 #
 #   tools/setup.sh             build and tests
 #   tools/setup.sh ci          also what the style checks and the clang builds need
+#   tools/setup.sh qemu        also the emulator of tools/check_isa.sh
 #   tools/setup.sh --list [ci] only prints the Debian packages of that mode
 #
 # It looks for programs and pkg-config modules, not for packages, so that anything that provides them
@@ -27,8 +28,8 @@ for arg in "$@"; do
     case $arg in
     -h | --help) usage; exit 0 ;;
     --list) list=yes ;;
-    ci | build) mode=$arg ;;
-    *) echo "setup: found argument '$arg', wanted ci, build, --list or --help" >&2; exit 2 ;;
+    ci | build | qemu) mode=$arg ;;
+    *) echo "setup: found argument '$arg', wanted ci, build, qemu, --list or --help" >&2; exit 2 ;;
     esac
 done
 
@@ -60,6 +61,11 @@ program clang clang
 program clang-format-14 clang-format-14
 program pmccabe pmccabe
 clang_rt fuzzer libclang-rt-dev"
+fi
+
+if [[ $mode == qemu ]]; then
+    needs+="
+program qemu-x86_64 qemu-user"
 fi
 
 if [[ $list == yes ]]; then

@@ -22,7 +22,9 @@ static const char *const prefix_modes[] = {"exact", "replay", "off", NULL};
 static const char *const switches[] = {"on", "off", "1", "0", NULL};
 static const char *const pin_modes[] = {"auto", "on", "off", NULL};
 static const char *const weight_modes[] = {"map", "copy", NULL};
-static const char *const isa_levels[] = {"best", "ref", NULL};
+/* The levels of all architectures: which of them this machine has is the kernel mask's to say. */
+static const char *const isa_levels[] = {"best",   "ref",        "neon", "avx2",
+                                         "avx512", "avx512vnni", "amx",  NULL};
 
 const di_option di_option_table[DI_N_OPTIONS] = {
     [DI_OPTION_ACCELERATOR] = {.name = "accelerator",

@@ -90,7 +90,7 @@ static void check_rows_alone(const di_kernel_case *c, const problem *p)
     assert_non_null(alone);
     for (int i = 0; i < di_n_kernels; i++) {
         const di_kernel *k = &di_kernels[i];
-        if (k->op != c->op || !k->is_batch_invariant || !di_kernel_is_usable(k))
+        if (k->op != c->op || !k->is_batch_invariant || !di_case_has_kernel(k))
             continue;
         k->fn(&p->args, 0, s->n, 0);
         for (int64_t row = 0; row < s->m; row++) {
@@ -256,7 +256,7 @@ static void check_assignments_alone(const di_kernel_case *c, const di_grouped_ge
     assert_non_null(alone);
     for (int i = 0; i < di_n_kernels; i++) {
         const di_kernel *k = &di_kernels[i];
-        if (k->op != c->op || !k->is_batch_invariant || !di_kernel_is_usable(k))
+        if (k->op != c->op || !k->is_batch_invariant || !di_case_has_kernel(k))
             continue;
         k->fn(a, 0, n_active * a->n, 0);
         for (int e = 0; e < n_active; e++) {

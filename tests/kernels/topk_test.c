@@ -262,6 +262,8 @@ static void released_row_case(void **state)
                                     .counts = &count,
                                     .k = k};
     for (int i = 0; i < di_n_kernels; i++) {
+        if (!di_case_has_kernel(&di_kernels[i]))
+            continue;
         if (di_kernels[i].op == DI_OP_candidate_blocks)
             di_kernels[i].fn(&blocks, 0, 1, 0);
         const json_t *kept = json_object_get(o, "blocks_kept");
@@ -307,7 +309,7 @@ static void released_candidate_limit(void **state)
                                                .block_size = 8,
                                                .k = KEPT};
         for (int i = 0; i < di_n_kernels; i++) {
-            if (di_kernels[i].op != DI_OP_candidate_blocks)
+            if (di_kernels[i].op != DI_OP_candidate_blocks || !di_case_has_kernel(&di_kernels[i]))
                 continue;
             memset(marks, DI_POISON, BLOCKS);
             di_kernels[i].fn(&args, 0, 1, 0);

@@ -8,7 +8,8 @@
  *     ... the outputs hold the reference's results: compare them with the definition ...
  *     di_case_free(&c);
  *
- * di_case_run runs the reference, then every other kernel of the operation, and checks for each:
+ * di_case_run runs the reference, then every other kernel of the operation that this machine has,
+ * up to the level of DEEPINFER_ISA if that is set, and checks for each:
  * - all items in one call give the reference's results by the kernel's numerics class;
  * - if it is batch-invariant: any split of the items, in any order and by any worker, and every
  *   item by itself give the same bits;
@@ -61,6 +62,8 @@ void *di_case_inout(di_kernel_case *c, int64_t n, di_dtype dtype);
 void *di_case_scratch(di_kernel_case *c, int64_t n, size_t elem_bytes);
 
 void di_case_run(di_kernel_case *c, const void *args, int64_t n_items);
+/* This machine has the kernel's level, and DEEPINFER_ISA does not forbid it. */
+bool di_case_has_kernel(const di_kernel *kernel);
 /* What an inout buffer held before the run. */
 const void *di_case_before(const di_kernel_case *c, const void *inout);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/cpu.h"
 #include "base/file.h"
 #include "base/options.h"
 #include "base/topology.h"
@@ -102,6 +103,17 @@ static void option_beats_environment_beats_default(void **state)
     assert_int_equal(di_options_resolve(NULL, &effective), DI_OK);
     assert_int_equal(effective.n_threads, 3);
     assert_string_equal(effective.kernels, "gemm=ref,topk=ref");
+}
+
+static void every_isa_level_is_a_value(void **state)
+{
+    (void)state;
+    for (int i = 0; i < DI_N_ISAS; i++) {
+        const di_options given = {.isa = di_isa_name((di_isa)i)};
+        di_effective_options effective;
+        assert_int_equal(di_options_resolve(&given, &effective), DI_OK);
+        assert_string_equal(effective.isa, given.isa);
+    }
 }
 
 static void a_losing_value_is_not_looked_at(void **state)
@@ -367,6 +379,7 @@ int main(void)
         cmocka_unit_test_setup(defaults, clear_environment),
         cmocka_unit_test_setup(cpu_count_is_the_affinity, clear_environment),
         cmocka_unit_test_setup(option_beats_environment_beats_default, clear_environment),
+        cmocka_unit_test_setup(every_isa_level_is_a_value, clear_environment),
         cmocka_unit_test_setup(a_losing_value_is_not_looked_at, clear_environment),
         cmocka_unit_test_setup(bad_values_are_refused, clear_environment),
         cmocka_unit_test_setup(bad_api_values_are_refused, clear_environment),
