@@ -48,7 +48,13 @@ static inline __m256i di_round_bf16_512(__m512 x)
 /* di_round_bf16 of each lane: rounded, kept as fp32. */
 static inline __m512 di_round_to_bf16_512(__m512 x)
 {
-    return di_bf16_widen512(di_round_bf16_512(x));
+    const __m512i u = _mm512_castps_si512(x);
+    const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i quiet = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_mask_mov_epi32(sum, is_nan, quiet), high));
 }
 
 static inline void di_store_bf16_512(di_bf16 *y, __m512 x)

@@ -1,7 +1,9 @@
-/* index_logits against model spec 4.4: bf16 after every step, the steps in double precision. */
+/* index_logits against model spec 4.4: bf16 after every step, the steps in double precision; and
+ * the kernels' bits against the reference's where scales lie near and far apart. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -114,9 +116,114 @@ static void scores(void **state)
             check(&shapes[i], (di_pattern)p);
 }
 
+/* ------------------------------------------------------------------- scales */
+
+/* How far scales lie apart decides how a kernel may add the groups' parts: which of keys, heads and
+ * weights are near each other, near the ends of fp32, or no numbers. */
+typedef struct scales {
+    int least, largest; /* the keys' scales, as e8m0 */
+    int q_apart; /* binary orders between a head's groups; every third head: as many as `q_far` */
+    int q_far, q_order;   /* and the order of all */
+    int w_least, w_order; /* orders of the weights */
+} scales;
+
+static const scales spreads[] = {
+    {125, 128, 3, 3, 0, -3, 3},       /* one integer a product */
+    {125, 129, 3, 3, 0, -3, 3},       /* keys a little too far */
+    {125, 128, 4, 4, 0, -3, 3},       /* queries */
+    {125, 128, 2, 9, 0, -3, 3},       /* some of the heads */
+    {120, 140, 20, 20, 0, -20, 20},   /* everything far */
+    {88, 91, 3, 3, -38, -40, -37},    /* the least */
+    {86, 90, 3, 3, -44, -44, -38},    /* and below */
+    {145, 148, 3, 3, 18, 37, 40},     /* the largest */
+    {147, 151, 3, 3, 22, 38, 44},     /* and above */
+    {125, 128, 3, 3, 115, -20, 0},    /* shifted parts would overflow */
+    {125, 128, 3, 3, 0, 100, 125},    /* large weights */
+    {2, 5, 3, 3, 0, -14, -8},         /* small keys, */
+    {125, 128, 3, 3, -80, -60, -54},  /* and queries and weights */
+    {1, 4, 3, 3, 10, 0, 3},           /* subnormal keys, */
+    {125, 128, 3, 3, -135, 0, 3},     /* queries */
+    {125, 128, 3, 3, 0, -140, -125},  /* and weights */
+    {0, 255, 3, 3, 0, -3, 3},         /* and NaN */
+    {125, 128, 3, 128, 100, 100, 128} /* infinities */
+};
+enum { N_SPREADS = sizeof spreads / sizeof spreads[0] };
+
+static const shape spread_shapes[] = {
+    {32, 128, 64, {130, 64, 1, 63}}, {7, 128, 16, {66, 16, 15, 0}},  {3, 96, 5, {70, 3, 0, 31}},
+    {6, 160, 32, {64, 40, 17, 5}},   {5, 512, 64, {64, 65, 10, 0}},  {33, 512, 8, {20, 1, 0, 3}},
+    {2, 544, 16, {18, 1, 0, 3}},     {9, 32, 64, {64, 128, 100, 0}},
+};
+enum { N_SPREAD_SHAPES = sizeof spread_shapes / sizeof spread_shapes[0] };
+
+static void spread_queries(di_rng *rng, const scales *p, const shape *s, di_bf16 *q, di_bf16 *w)
+{
+    for (int64_t head = 0; head < N_ROWS * s->n_heads; head++) {
+        const int apart = head % 3 == 2 ? p->q_far : p->q_apart;
+        for (int64_t g = 0; g < s->dim / 32; g++) {
+            const int order = p->q_order + (int)di_rng_between(rng, 0, apart);
+            const bool is_zero = di_rng_below(rng, 16) == 0;
+            for (int64_t i = 0; i < 32; i++) {
+                const float x = di_e2m1_to_f32[di_rng_below(rng, 16)];
+                q[head * s->dim + g * 32 + i] = di_f32_to_bf16(is_zero ? 0.0f : ldexpf(x, order));
+            }
+        }
+        const float x = di_rng_below(rng, 16) ? di_rng_normal(rng) : 0.0f;
+        w[head] = di_f32_to_bf16(ldexpf(x, (int)di_rng_between(rng, p->w_least, p->w_order)));
+    }
+}
+
+/* Every kernel has the reference's bits. */
+static void check_spread(const shape *s, const scales *p)
+{
+    enum { N_BLOCKS = 40 };
+    di_kernel_case c = di_case_new(
+        DI_OP_index_logits, "index_logits, %d heads of %d, key scales %d to %d, queries by 2^%d",
+        (int)s->n_heads, (int)s->dim, p->least, p->largest, p->q_order);
+    di_rng rng = di_rng_named(c.what);
+    int64_t most = 1;
+    for (int i = 0; i < N_ROWS; i++)
+        most = di_max_i64(most, s->n_visible[i]);
+    di_bf16 *q = di_case_input(&c, N_ROWS * s->n_heads * s->dim, sizeof *q);
+    di_bf16 *w = di_case_input(&c, N_ROWS * s->n_heads, sizeof *w);
+    int32_t *n_visible = di_case_input(&c, N_ROWS, sizeof *n_visible);
+    di_bf16 *out = di_case_output(&c, N_ROWS * most, DI_BF16);
+    spread_queries(&rng, p, s, q, w);
+    memcpy(n_visible, s->n_visible, sizeof s->n_visible);
+    const int32_t *tables[N_ROWS];
+    const di_paged keys = di_paged_random(&c, &rng, DI_ENTRY_Q4I, s->dim, s->block_len, N_BLOCKS);
+    for (int64_t b = 0; b < N_BLOCKS; b++)
+        for (int64_t i = 0; i < (int64_t)keys.scale_bytes * keys.block_len; i++)
+            ((uint8_t *)(uintptr_t)keys.data)[b * keys.block_bytes + keys.scales_offset + i] =
+                (uint8_t)di_rng_between(&rng, p->least, p->largest);
+    for (int i = 0; i < N_ROWS; i++)
+        tables[i] =
+            di_block_table_random(&c, &rng, di_ceil_div(s->n_visible[i], s->block_len), N_BLOCKS);
+    const di_index_logits_args args = {.q = q,
+                                       .w = w,
+                                       .w_scale = 1.0f,
+                                       .keys = keys,
+                                       .block_tables = tables,
+                                       .n_visible = n_visible,
+                                       .scores = out,
+                                       .n_heads = s->n_heads,
+                                       .dim = s->dim,
+                                       .max_visible = most};
+    di_case_run(&c, &args, N_ROWS * di_ceil_div(most, DI_INDEX_TILE));
+    di_case_free(&c);
+}
+
+static void scales_apart(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SPREAD_SHAPES; i++)
+        for (int p = 0; p < N_SPREADS; p++)
+            check_spread(&spread_shapes[i], &spreads[p]);
+}
+
 int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(scores)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scores), cmocka_unit_test(scales_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
