@@ -160,12 +160,16 @@ def group_of(name):
     return "norms, sinks, rest"
 
 
-def save(model, path, config):
-    """Writes config.json and the tensors (one file and an index); returns {group: bytes}."""
+def save(model, path, config, frozen=None):
+    """Writes config.json and the tensors (one file and an index); returns {group: bytes}. The backbone's tensors are
+    those of `frozen` (a Store), byte for byte, if it is given."""
     os.makedirs(path, exist_ok=True)
     tensors, budget = [], {}
     for key, name in tensor_names(model.c).items():
-        tensors += encode(model.kinds[key[0]], model.param(key[0])[key[1:]], name)
+        if frozen and not key[0].startswith(("mtp.", "draft.")):
+            tensors += [(n, *frozen.raw(n)) for n in (name, name + ".weight", name + ".scale") if n in frozen.where]
+        else:
+            tensors += encode(model.kinds[key[0]], model.param(key[0])[key[1:]], name)
     tensors.sort(key=lambda t: (t[1] not in ("F32",), t[1] != "BF16", t[0]))
     head, at = {"__metadata__": {"format": "pt"}}, 0
     for name, dtype, t in tensors:

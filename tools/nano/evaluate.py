@@ -47,15 +47,11 @@ def held_out_texts(corpus, tok, kinds, budget, longest=2048):
 
 
 class Bench:
-    def __init__(self, a):
-        self.device = torch.device("cuda" if torch.cuda.is_available() and not a.engine_order else "cpu")
-        torch.backends.cuda.matmul.allow_tf32 = False
-        self.tok = data.Tokenizer(os.path.join(a.model, "tokenizer.json"))
-        self.model = checkpoint.load(a.model, self.tok.token_map()[0],
-                                     kind=EngineNano if a.engine_order else Nano).to(self.device)
+    def __init__(self, model, tok, device):
+        self.model, self.tok, self.device = model, tok, device
         with torch.no_grad():
-            self.W, self.D = self.model.weights(), self.model.weights(draft=True)
-        self.size = [len(self.tok.token_bytes(i)) if i > 2 else 0 for i in range(self.tok.vocab_size)]
+            self.W, self.D = model.weights(), model.weights(draft=True)
+        self.size = [len(tok.token_bytes(i)) if i > 2 else 0 for i in range(tok.vocab_size)]
 
     def run(self, docs, exact=True):
         self.model.exact = exact
@@ -132,7 +128,9 @@ class Bench:
             p = torch.arange(s - 1, len(d) - c.block - 1, device=self.device)
             back = p[:, None] - torch.arange(c.window - 1, -1, -1, device=p.device)
             ahead = b["tokens"][i][p[:, None] + 1 + torch.arange(c.block + 1, device=p.device)]
-            z, base, _ = m.draft(self.W, self.D, [w[i][back.clamp_min(0)] for w in wins], back >= 0, ahead[:, 0], p + 1)
+            z, base, _ = m.draft(self.W, self.D, [w[i][back.clamp_min(0)] for w in wins], (back >= 0)[:, None],
+                                 ahead[:, :1], p[:, None] + 1)
+            z, base = z[:, 0], base[:, 0]
             pt = logits[i][p[:, None] + 1 + torch.arange(c.block, device=p.device)].softmax(-1)
             lg, cf = m.draft_heads(self.D, z, base, ahead[:, :-1])
             pd = lg.softmax(-1)
@@ -166,23 +164,28 @@ class Bench:
         return dict(accepted_length=round(emitted / max(steps, 1), 3), steps=steps, ece=round(ece, 4),
                     mean_confidence=round(conf.mean().item(), 4), mean_acceptance=round(acc.mean().item(), 4))
 
-    def all_drafts(self, corpus, test, limit=0):
+    def written(self, corpus, test, limit=0, every=9):
+        """{name: (temperature, texts, prompt lengths)}: what the model writes behind held-out prompts."""
         gen, out = torch.Generator(device=self.device).manual_seed(1), {}
         stories = [d[:48] for d in held_out_texts(corpus, self.tok, data.KINDS[:5], 60000, 400) if len(d) > 60][:40]
         chats = []
         with open(test) as f:
-            for line in list(f)[::9]:
+            for line in list(f)[::every]:
                 p = data.chat_pieces(json.loads(line)["messages"])[:-1]
                 ids = sum(self.tok.encode_batch([t for t, _ in p]), [])
                 if len(ids) < 200:
                     chats.append(ids)
-        most = limit or 120
+        most = limit or 1080 // every
         for name, prompts, n in (("stories", stories[:most], 120), ("tasks", chats[:most], 48)):
             for temperature in (0, 1):
                 docs = self.generate(prompts, n, temperature, gen)
-                out[f"{name}, temperature {temperature}"] = self.drafts(docs, [len(p) for p in prompts], temperature, gen)
+                out[f"{name}, temperature {temperature}"] = temperature, docs, [len(p) for p in prompts]
         return out
 
+    def all_drafts(self, written):
+        gen = torch.Generator(device=self.device).manual_seed(2)
+        return {name: self.drafts(docs, starts, temperature, gen)
+                for name, (temperature, docs, starts) in written.items()}
 
     def samples(self):
         gen = torch.Generator(device=self.device).manual_seed(3)
@@ -204,14 +207,20 @@ def main():
     p.add_argument("--what", default="bits,tasks,drafts,samples")
     p.add_argument("--tokens", type=int, default=20000)
     p.add_argument("--limit", type=int, default=0, help="first task examples only")
+    p.add_argument("--every", type=int, default=9, help="draft figures: every n-th task")
     p.add_argument("--engine-order", action="store_true", help="on the CPU, in the engine's order of operations")
     a = p.parse_args()
     test = a.test or os.path.join(a.corpus, "tasks", "test.jsonl")
-    bench, out, what = Bench(a), {}, a.what.split(",")
+    device = torch.device("cuda" if torch.cuda.is_available() and not a.engine_order else "cpu")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    tok = data.Tokenizer(os.path.join(a.model, "tokenizer.json"))
+    model = checkpoint.load(a.model, tok.token_map()[0], kind=EngineNano if a.engine_order else Nano).to(device)
+    bench, out, what = Bench(model, tok, device), {}, a.what.split(",")
     steps = dict(
         bits=lambda: {n: bench.bits(held_out_texts(a.corpus, bench.tok, k, a.tokens))
                       for n, k in (("stories", data.KINDS[:5]), ("general", ["general"]))},
-        tasks=lambda: bench.tasks(test, a.limit), drafts=lambda: bench.all_drafts(a.corpus, test, a.limit),
+        tasks=lambda: bench.tasks(test, a.limit),
+        drafts=lambda: bench.all_drafts(bench.written(a.corpus, test, a.limit, a.every)),
         samples=bench.samples, argmax=lambda: bench.argmax(a.corpus))
     with torch.no_grad():
         for name in what:

@@ -67,9 +67,9 @@ def drafts(model, W, D, g, i, tokens, out, p):
     for s in range(ids.shape[0]):
         last = p + s
         idx = torch.arange(last - c.window + 1, last + 1)
-        z, base, _ = model.draft(W, D, [w[:, idx.clamp_min(0)] for w in wins], (idx >= 0)[None], ids[s, :1],
-                                 torch.tensor([last + 1]))
-        logits, cf = model.draft_heads(D, z, base, ids[s:s + 1, :-1])
+        z, base, _ = model.draft(W, D, [w[:, idx.clamp_min(0)] for w in wins], (idx >= 0)[None, None],
+                                 ids[s:s + 1, :1], torch.tensor([[last + 1]]))
+        logits, cf = model.draft_heads(D, z[0], base[0], ids[s:s + 1, :-1])
         same += (logits[0].argmax(-1) == ids[s, 1:]).sum().item()
         total += c.block
         diff.append((cf[0] - conf[s]).abs().median().item())

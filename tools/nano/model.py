@@ -600,40 +600,44 @@ class Nano(nn.Module):
         xq = q8(main)
         return [self.window_entry(xq, self.layer_weights(D, m, "mtp"), cs) for m in range(self.c.drafts)]
 
-    def draft_block(self, lw, h, pre, kwin, wmask, cs):
-        """One draft block on [N, block] rows; kwin [N, window, hd] and wmask [N, window]."""
+    def draft_block(self, lw, h, pre, kwin, mask, cs):
+        """One draft block on rows [N, Q]; kwin [N, K, hd]; mask [N, Q, K + Q] over kwin and the rows' own keys."""
         m, _, _, q, own = self.pre_attention(h, pre, lw, cs)
         K = torch.cat([kwin, own], 1)
-        mask = F.pad(wmask, (0, own.shape[1]), value=True)[:, None, None, :]
         wide = self.exact or not q.is_cuda
         s = torch.einsum("nthd,nkd->nhtk", q.float() if wide else q, K.float() if wide else K)
-        s = (s.float() * self.c.hd ** -0.5).masked_fill(~mask, float("-inf"))
+        s = (s.float() * self.c.hd ** -0.5).masked_fill(~mask[:, None], float("-inf"))
         total = torch.logaddexp(torch.logsumexp(s, -1), lw["sink"][None, :, None])
         p = torch.exp(s - total[..., None])
         o = torch.einsum("nhtk,nkd->nthd", p if wide else p.to(BF16), K.float() if wide else K)
         return self.post_attention(o.to(BF16), h, m, dict(lw, main=True), cs)
 
     def draft(self, W, D, windows, wmask, anchor, pos):
-        """Hidden rows z [N, block, d] and base logits. windows: per block [N, window, hd]; anchor [N] the
-        token at pos [N] (one behind the last window entry)."""
+        """Hidden rows z [N, A, block, d] and base logits of A blocks that share window entries. windows: per draft
+        block [N, K, hd]; wmask [N, A, K] what each block reads of them; anchor [N, A] the tokens at pos [N, A],
+        each one behind its last window entry."""
         c = self.c
-        ids = torch.full((anchor.shape[0], c.block), c.noise, device=anchor.device)
-        ids[:, 0] = anchor
+        N, A = anchor.shape
+        ids = F.pad(anchor[..., None], (0, c.block - 1), value=c.noise).flatten(1)
         e = F.embedding(ids, W["embed"])
         h = e[..., None, :].expand(*e.shape[:-1], c.hc, c.dim).contiguous()
         pre = torch.zeros(*e.shape[:-1], c.hc, device=e.device)
         pre[..., 0] = 1
-        cs = self.angles(pos[:, None] + torch.arange(c.block, device=pos.device), self.f_plain)
+        at = torch.arange(A * c.block, device=pos.device)
+        own = (at[:, None] // c.block == at[None, :] // c.block)[None].expand(N, -1, -1)
+        mask = torch.cat([wmask.repeat_interleave(c.block, 1), own], 2)
+        cs = self.angles(pos.repeat_interleave(c.block, 1) + at % c.block, self.f_plain)
         loads = []
         for m in range(c.drafts):
-            h, pre, load = self.draft_block(self.layer_weights(D, m, "mtp"), h, pre, windows[m], wmask, cs)
+            h, pre, load = self.draft_block(self.layer_weights(D, m, "mtp"), h, pre, windows[m], mask, cs)
             loads.append(load)
         z = self.collapse(h, pre)
         x = self.norm(z, D["draft.norm"])
-        return z, self.mm32(x, W["head"]) if self.exact else self.mm(x, W["head"]), loads
+        base = self.mm32(x, W["head"]) if self.exact else self.mm(x, W["head"])
+        return z.unflatten(1, (A, c.block)), base.unflatten(1, (A, c.block)), loads
 
     def draft_heads(self, D, z, base, prev):
-        """Logits and confidence logits given the token before each draft, prev [N, block]."""
+        """Logits and confidence logits given the token before each draft, prev [.., block]."""
         e = F.embedding(prev, D["draft.mk_embed"])
         bias = self.mm32(e, D["draft.mk_head"]) if self.exact else self.mm(e, D["draft.mk_head"])
         conf = self.mm32(torch.cat([z, e], -1), D["draft.conf"])[..., 0]

@@ -57,13 +57,19 @@ class Optimizer:
         grads = [p.grad for _, p in self.muon]
         torch._foreach_lerp_(self.momentum, grads, 0.05)
         updates = torch._foreach_lerp(grads, self.momentum, 0.95)
-        for (name, p), u in zip(self.muon, updates):
-            shape = u.shape
+        alike = {}                                   # matrices of one shape, or its transpose, go together
+        for i, ((name, _), u) in enumerate(zip(self.muon, updates)):
             if name.endswith("wo_a"):
                 u = u.unflatten(1, (self.o_groups, -1))
             u = u.reshape(-1, *u.shape[-2:])
-            u = self.ns(u) * (0.2 * max(u.shape[-2:]) ** 0.5)
-            p.mul_(1 - lr * self.decay).add_(u.reshape(shape), alpha=-lr)
+            flip = u.shape[-2] > u.shape[-1]
+            u = u.transpose(-1, -2) if flip else u
+            alike.setdefault(u.shape[-2:], []).append((i, flip, u))
+        for shape, parts in alike.items():
+            done = self.ns(torch.cat([u for _, _, u in parts])) * (0.2 * max(shape) ** 0.5)
+            for (i, flip, _), u in zip(parts, done.split([len(u) for _, _, u in parts])):
+                p = self.muon[i][1]
+                p.mul_(1 - lr * self.decay).add_((u.transpose(-1, -2) if flip else u).reshape(p.shape), alpha=-lr)
 
     def step_adam(self, lr):
         ps, grads = [p for _, p in self.adam], [p.grad for _, p in self.adam]

@@ -4,6 +4,7 @@
     train.py --corpus DIR --out DIR                       the whole recipe on one H200
     train.py --corpus DIR --out DIR --slice 450           stop after 450 s; the state is OUT/state/state-*.npz
     train.py ... --slice 450 --resume OUT/state           go on from that state
+    train.py ... --draft-from DIR                         only the drafter of the checkpoint DIR, its backbone kept
     train.py --toy [--corpus DIR] --out DIR               a minute on a CPU; without a corpus, made-up text
 
 Phases: backbone (dense selection, then the configured top-k, then with the decoder's windows truncated as in
@@ -20,11 +21,15 @@ import torch.nn.functional as F
 
 import checkpoint
 import data
+import draft
+import evaluate
 import nano_config
 import optim
 from model import Nano
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+DRAFT_STEPS = 18800
+PIECES = ("pre_attention", "post_attention", "compress", "index_inputs", "index_scores", "engram", "candidates",
+          "weights")
 
 
 def arguments():
@@ -36,8 +41,19 @@ def arguments():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--steps", type=int, default=4000, help="backbone steps")
     p.add_argument("--stop", type=int, default=0, help="stop after this backbone step of the schedule (repeat runs)")
-    p.add_argument("--draft-steps", type=int, default=2600)
+    p.add_argument("--draft-from", metavar="DIR", help="finished checkpoint whose drafter is trained on")
+    p.add_argument("--fresh-draft", action="store_true", help="with --draft-from: its drafter anew")
+    p.add_argument("--draft-steps", type=int, default=DRAFT_STEPS)
+    p.add_argument("--draft-lr", type=float, default=1.0, help="factor of the draft stage's learning rates")
+    p.add_argument("--draft-rows", type=int, default=3072, help="rows of the corpus that the drafter learns from")
+    p.add_argument("--draft-texts", type=int, default=65536, help="texts that the backbone writes for the drafter")
+    p.add_argument("--draft-length", type=int, default=192, help="tokens of such a text, its prompt included")
+    p.add_argument("--draft-batch", type=int, default=32768, help="texts written at a time")
+    p.add_argument("--draft-pieces", type=int, default=192, help="pieces of two windows in a draft step")
+    p.add_argument("--draft-points", type=int, default=5, help="measurements of the accepted length; 0 for none")
+    p.add_argument("--draft-limit", type=int, default=0, help="prompts a measurement, 0 for all")
     p.add_argument("--fit", action="store_true", help="fewer draft steps where the slice has no time for all")
+    p.add_argument("--compile-cache", metavar="FILE", help="torch's compile cache: read if there, written at the end")
     p.add_argument("--rows", type=int, default=32, help="rows of a step")
     p.add_argument("--length", type=int, default=2048, help="tokens of a row")
     p.add_argument("--mix", choices=sorted(data.MIXES), default="even", help="shares of the collections")
@@ -48,15 +64,20 @@ def arguments():
     p.add_argument("--resume", help="folder of a saved state")
     p.add_argument("--muon-lr", type=float, default=6e-3)
     p.add_argument("--adam-lr", type=float, default=3e-3)
-    p.add_argument("--anchors", type=int, default=96, help="draft anchors a row")
+    p.add_argument("--anchors", type=int, default=32, help="draft anchors a piece")
     p.add_argument("--no-compile", action="store_true")
+    p.add_argument("--no-graphs", action="store_true", help="no CUDA graphs in the draft stage")
     p.add_argument("--dense", action="store_true", help="materialised attention instead of flex")
     p.add_argument("--no-moments", action="store_true", help="leave the optimizer's moments out of the state")
     p.add_argument("--log-every", type=int, default=100)
     a = p.parse_args()
     if a.toy:
-        a.steps, a.draft_steps, a.rows, a.length, a.tasks = 8, 3, 2, 128, 300
+        a.steps, a.draft_steps, a.rows, a.length, a.tasks = 8, 6, 2, 128, 300
         a.workers, a.anchors, a.log_every, a.vocab = 2, 8, 4, 600
+        a.draft_rows, a.draft_texts, a.draft_batch, a.draft_pieces = 4, 8, 4, 4
+        a.draft_length, a.draft_points, a.draft_limit = 16, min(a.draft_points, 2), 2
+    if a.draft_from:
+        a.tokenizer = os.path.join(a.draft_from, "tokenizer.json")
     return a
 
 
@@ -84,8 +105,7 @@ def compiled(model, a, cuda):
     if a.no_compile or not cuda:
         return
     opts = dict(dynamic=False)
-    for name in ("pre_attention", "post_attention", "compress", "index_inputs", "index_scores", "engram",
-                 "candidates", "weights"):
+    for name in PIECES:
         setattr(model, name, torch.compile(getattr(model, name), **opts))
     if not a.dense:
         model.flex = torch.compile(model.attend_flex, **opts)
@@ -195,110 +215,87 @@ def train_backbone(a, model, batches, opt, device, info, deadline, held=None):
     return a.steps
 
 
-def draft_batch(model, W, D, batch, out, logits, rng_rows):
-    """Anchors of a batch: windows, masks, ids and target distributions."""
-    c = model.c
-    B, T = batch["tokens"].shape
-    p = rng_rows                                      # [B, A] last processed positions
-    main = model.main_x(D, [t.detach() for t in out["taps"]])
-    wins = model.draft_windows(D, main, out["geometry"]["cs"][0])
-    back = p[..., None] - torch.arange(c.window - 1, -1, -1, device=p.device)
-    ahead = p[..., None] + 1 + torch.arange(c.block + 1, device=p.device)
-    doc, b = out["geometry"]["doc"], torch.arange(B, device=p.device)[:, None, None]
-    here = doc.gather(1, p)[..., None]
-    ok = (back >= 0) & (doc[b, back.clamp_min(0)] == here)
-    valid = (ahead < T) & (doc[b, ahead.clamp_max(T - 1)] == here)
-    a1 = ahead.clamp_max(T - 1)
-    tokens = batch["tokens"][b, a1]                   # anchor and the tokens behind it
-    windows = [w[b, back.clamp_min(0)].flatten(0, 1) for w in wins]
-    target = logits[b, a1[..., :-1]].flatten(0, 1)    # [N, block, V]
-    keep = valid.cummin(-1).values[..., 1:] & (batch["classes"][b, a1[..., 1:]] > 0)
-    pos = batch["pos"].long().gather(1, p) + 1
-    return windows, ok.flatten(0, 1), tokens.flatten(0, 1), target, keep.flatten(0, 1), pos.flatten()
-
-
-def draft_loss(model, W, D, windows, ok, tokens, target, keep, pos):
-    z, base, loads = model.draft(W, D, windows, ok, tokens[:, 0], pos)
-    logits, conf = model.draft_heads(D, z, base, tokens[:, :-1])
-    logp, logt = logits.log_softmax(-1), target.float().log_softmax(-1)
-    pt = logt.exp()
-    tv = 0.5 * (logp.exp() - pt).abs().sum(-1)
-    kl = (pt * (logt - logp)).sum(-1)
-    ce = -logp.gather(-1, tokens[:, 1:, None])[..., 0]
-    accept = (1 - tv).detach()
-    bce = F.binary_cross_entropy_with_logits(conf.float(), accept, reduction="none")
-    w = keep * (0.85 ** torch.arange(keep.shape[1], device=keep.device))
-    total = (w * (tv + 0.3 * kl + 0.1 * ce + 0.5 * bce)).sum() / w.sum()
-    reach = torch.where(keep, accept, torch.zeros_like(accept)).cumprod(-1).sum(-1)
-    return total, 1 + reach[keep[:, 0]].mean(), loads
-
-
-def train_drafter(a, model, batches, opt, device, start, deadline):
-    cuda = device.type == "cuda"
-    loss_of = draft_loss
-    if cuda and not a.no_compile:
-        loss_of = torch.compile(lambda *x: draft_loss(model, *x), dynamic=False)
-        call = lambda *x: loss_of(*x)
-    else:
-        call = lambda *x: draft_loss(model, *x)
-    # The frozen weights claim gradients, so that the compiled forward of the first phase serves as it is.
-    W = {k: tuple(x.detach().clone().requires_grad_() for x in v) if isinstance(v, tuple)
-         else v.detach().clone().requires_grad_() for k, v in model.weights().items()}
-    heads = {k: W[k].detach() for k in ("embed", "head")}
-    names, t0 = model.names(draft=True), time.time()
-    t1 = t0
-    gen = torch.Generator(device=device).manual_seed(a.seed + 77 + start)
-    table = torch.tensor(data.WEIGHTS, device=device)
-    step = start - 1
-    while step + 1 < a.draft_steps:
-        step += 1
-        if deadline and time.time() > deadline + 5 * a.fit:
-            return step
-        batch = batches.next(truncated=True)
-        out = model.forward(W, batch)
+def train_drafter(a, model, batches, docs, tok, opt, device, info, deadline):
+    """The draft stage, see draft.py. The frozen backbone runs eagerly but for its attention: compiling it would take
+    longer than what it does here."""
+    for name in PIECES:
+        vars(model).pop(name, None)
+    if device.type == "cuda" and not a.dense:
+        model.flex = torch.compile(model.attend_flex, dynamic=False)
+    with torch.no_grad():
+        W = model.weights()
+    store = draft.gather(a, model, W, batches, docs, tok, a.seed * 100 + info["slice"], device)
+    model.flex = None
+    bench, written = None, None
+    if a.corpus and a.draft_points:
+        model.exact, bench = False, evaluate.Bench(model, tok, device)
         with torch.no_grad():
-            logits = model.logits(W, out["h"].detach(), out["pre"].detach())
-        del out["h"], out["pre"], out["index_loss"]
-        D = Nano.weights(model, draft=True)
-        # Anchors where the first drafted token matters: answers and told text before prompts and passages.
-        worth = table[batch["classes"].long()][:, 2:] + 1e-6
-        rows = torch.multinomial(worth, a.anchors, replacement=True, generator=gen)
-        loss, length, loads = call(heads, D, *draft_batch(model, W, D, batch, out, logits, rows))
-        loss.backward()
-        lr = schedule(step, a.draft_steps, warm=50, tail=0.5)
-        opt.step(lr)
-        with torch.no_grad():
-            load = torch.stack(loads).float()
-            model.param("mtp.bias").add_(torch.sign(load.mean(1, keepdim=True) - load), alpha=2e-3 * lr)
-        for n in names:
-            model.param(n).grad = None
-        if step == start + 5:
-            t1 = time.time()
-        if a.fit and deadline and step == start + 105:
-            fit = step + int((deadline - time.time()) / ((time.time() - t1) / 100))
-            a.draft_steps = max(step + 2, min(a.draft_steps, fit))
-            print(f"draft steps: {a.draft_steps}", flush=True)
-        if (step + 1) % a.log_every == 0 or step == start:
-            print(f"draft step {step + 1}: loss {loss.item():.4f} expected length {length.item():.3f} "
-                  f"{time.time() - t0:.0f} s", flush=True)
-    return a.draft_steps
+            written = bench.written(a.corpus, os.path.join(a.corpus, "tasks", "test.jsonl"), a.draft_limit, 3)
+
+    @torch.no_grad()
+    def measure(step):
+        bench.D = model.weights(draft=True)
+        for name, x in bench.all_drafts(written).items():
+            print(f"after draft step {step}: {name}: {json.dumps(x)}", flush=True)
+
+    heads = {k: W[k] for k in ("embed", "head")}
+    reached = draft.train(a, model, opt, store, heads, device, info["draft_step"], deadline, bench and measure)
+    if bench:
+        measure(reached)
+    return reached
 
 
 # ---------------------------------------------------------------------------- main
 
 def export(a, model, text, tok_path, path):
-    budget = checkpoint.save(model, path, nano_config.hf_config(text))
+    """Writes the checkpoint. With --draft-from only the drafter's tensors are not those that were read."""
+    config, generation, frozen = nano_config.hf_config(text), nano_config.GENERATION, None
+    if a.draft_from:
+        frozen = checkpoint.Store(a.draft_from)
+        config, generation = (read_json(a.draft_from, f) for f in ("config.json", "generation_config.json"))
+    budget = checkpoint.save(model, path, config, frozen)
     with open(tok_path, encoding="utf-8") as f:
         tokenizer = f.read()
     with open(os.path.join(path, "tokenizer.json"), "w", encoding="utf-8") as f:
         f.write(tokenizer)
     with open(os.path.join(path, "generation_config.json"), "w") as f:
-        json.dump(nano_config.GENERATION, f, indent=1)
+        json.dump(generation, f, indent=1)
         f.write("\n")
     for k, v in sorted(budget.items(), key=lambda x: -x[1]):
         print(f"  {k:20s} {v:9d} bytes")
     total = sum(os.path.getsize(os.path.join(path, f)) for f in os.listdir(path))
     print(f"  {'all files':20s} {total:9d} bytes, {sum(p.numel() for p in model.p.values())} parameters")
+
+
+def read_json(folder, name):
+    with open(os.path.join(folder, name), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def build(a, text, token_map):
+    """The model, fresh or (--draft-from) a checkpoint's; of that, --fresh-draft keeps the backbone."""
+    model = Nano(text, token_map, a.seed)
+    if not a.draft_from:
+        return model
+    old = checkpoint.load(a.draft_from, token_map, exact=False)
+    with torch.no_grad():
+        for n in old.kinds:
+            if not (a.fresh_draft and n in old.names(draft=True)):
+                model.param(n).copy_(old.param(n))
+    return model
+
+
+def read_cache(path):
+    if path and os.path.exists(path):
+        with open(path, "rb") as f:
+            torch.compiler.load_cache_artifacts(f.read())
+
+
+def write_cache(path):
+    made = torch.compiler.save_cache_artifacts() if path else None
+    if made:
+        with open(path, "wb") as f:
+            f.write(made[0])
 
 
 def main():
@@ -312,9 +309,11 @@ def main():
     tok = data.Tokenizer(tok_path)
     token_map, n_map = tok.token_map()
     text = nano_config.text_config(tok.vocab_size, n_map, a.toy)
+    if a.draft_from:
+        text = read_json(a.draft_from, "config.json")["text_config"]
     counts = {k: int(np.diff(docs.bounds)[docs.by_kind[i]].sum()) for i, k in enumerate(data.KINDS)}
     print(f"{len(docs.tokens)} tokens in {len(docs.kinds)} documents {counts}, {time.time() - t0:.0f} s", flush=True)
-    info = dict(step=0, draft_step=0, slice=0)
+    info = dict(step=a.steps if a.draft_from else 0, draft_step=0, slice=0)
     if a.resume:
         info = json.loads(np.load(os.path.join(a.resume, sorted(
             f for f in os.listdir(a.resume) if f.startswith("state-"))[-1]))["info"].tobytes())
@@ -322,7 +321,7 @@ def main():
     packer = data.Packer(docs, a.length, text["sliding_window"], a.seed * 100 + info["slice"], a.mix)
     shard_rows = max(a.rows, (512 // a.rows) * a.rows) if not a.toy else 16
     held = None
-    if a.corpus and not a.toy:
+    if a.corpus and not a.toy and not a.draft_from:
         held = data.Packer(data.held_out_documents(a.corpus, tok_path), a.length, text["sliding_window"], 7,
                            a.mix).shard(0, a.rows)
     loader = data.Loader(packer, shard_rows, a.workers)
@@ -331,17 +330,20 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
     torch.manual_seed(a.seed)
-    model = Nano(text, token_map, a.seed).to(device)
+    read_cache(a.compile_cache)
+    model = build(a, text, token_map).to(device)
     named = lambda draft: [(n, model.param(n)) for n in model.names(draft) if model.param(n).requires_grad]
     opt = optim.Optimizer(named(False), a.muon_lr, a.adam_lr, o_groups=model.c.o_groups)
     draft_opt = optim.Optimizer(named(True), a.muon_lr, a.adam_lr, o_groups=model.c.o_groups)
     if device.type == "cuda" and not a.no_compile:
         ns = torch.compile(optim.orthogonal, dynamic=False)
         torch._dynamo.config.cache_size_limit = 64
-        opt.ns = draft_opt.ns = ns
+        opt.ns = ns
+    kept = model.names(True) if a.draft_from else model.names() + model.names(True)
     if a.resume:
         optim.load_state(a.resume, model, opt if info["step"] < a.steps else draft_opt)
-    compiled(model, a, device.type == "cuda")
+    if info["step"] < a.steps:
+        compiled(model, a, device.type == "cuda")
     batches = Batches(loader, a.rows, device)
     deadline = t0 + a.slice if a.slice else None
 
@@ -349,20 +351,21 @@ def main():
     live, done = opt, info["step"] >= a.steps
     if done and a.draft_steps:
         live = draft_opt
-        info["draft_step"] = train_drafter(a, model, batches, draft_opt, device, info["draft_step"], deadline)
+        info["draft_step"] = train_drafter(a, model, batches, docs, tok, draft_opt, device, info, deadline)
     loader.close()
     print(f"backbone step {info['step']}/{a.steps}, draft step {info['draft_step']}/{a.draft_steps}, "
           f"{time.time() - t0:.0f} s", flush=True)
     if device.type == "cuda":
         print(f"peak memory {torch.cuda.max_memory_allocated() / 2 ** 30:.1f} GiB")
     info["slice"] += 1
-    if a.toy and device.type == "cpu" and not info["loss"][1] < info["loss"][0]:
+    if a.toy and device.type == "cpu" and not a.draft_from and not info["loss"][1] < info["loss"][0]:
         raise SystemExit(f"toy: the loss did not fall ({info['loss'][0]:.3f} to {info['loss'][1]:.3f})")
     finished = done and info["draft_step"] >= a.draft_steps
     if not finished or a.slice:
-        optim.save_state(os.path.join(a.out, "state"), model, model.names() + model.names(True), live, info,
+        optim.save_state(os.path.join(a.out, "state"), model, kept, live, info,
                          moments=not a.no_moments and not finished)
     export(a, model, text, tok_path, os.path.join(a.out, "nano"))
+    write_cache(a.compile_cache)
 
 
 if __name__ == "__main__":
