@@ -46,7 +46,7 @@ if [ -z "$python" ]; then
 fi
 [ -x "$build/deepinfer" ] || failed "no $build/deepinfer; build first"
 rm -rf "$out"
-export OMP_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=1
+export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 timeout 600 "$python" tools/nano/train.py --toy --out "$out" || failed "in training"
 "$build/deepinfer" inspect "$out/nano" >"$out/inspect.txt" || {
     tail -5 "$out/inspect.txt"
