@@ -400,17 +400,31 @@ static di_status apply_in_place(di_js *js, const di_sj_value *at, di_js_keyword 
     }
 }
 
+/* Every shape has a list of values: they are tested against the whole goal. */
+static bool are_listed(const di_js_shapes *shapes)
+{
+    for (size_t i = 0; i < shapes->n; i++) {
+        const di_js_fact *fact = shapes->items[i].last;
+        while (fact != NULL &&
+               ((fact->kind != DI_JS_FACT_CONST && fact->kind != DI_JS_FACT_ENUM) ||
+                fact->is_negative))
+            fact = fact->before;
+        if (fact == NULL)
+            return false;
+    }
+    return true;
+}
+
 /* What cannot be said is refused in the name of the innermost keyword that is not negated. */
 static di_status apply_or_refuse(di_js *js, const di_sj_value *at, di_js_keyword keyword,
                                  di_js_shapes *shapes)
 {
-    di_js_shapes before = {0};
-    if (js->options->lenient)
-        DI_TRY(di_js_shapes_copy(js, shapes, &before));
+    di_js_shapes before;
+    DI_TRY(di_js_shapes_copy(js, shapes, &before));
     di_status status = apply_in_place(js, at, keyword, shapes);
     if (status != DI_ERR_UNSUPPORTED || js->is_under_not || js->is_named)
         return status;
-    status = di_js_refuse_failed(js, at, status);
+    status = are_listed(&before) ? DI_OK : di_js_refuse_failed(js, at, status);
     if (status == DI_OK)
         *shapes = before;
     return status;

@@ -72,6 +72,7 @@ struct di_js_fact {
     di_js_fact_kind kind;
     bool is_negative, is_exclusive;
     bool is_evaluating; /* OBJECT, ARRAY: not below a `not` */
+    bool is_anywhere;   /* REQUIRED: on a condition only, so that the name has no place */
     di_js_lit lit;
     uint32_t min, max;
     const di_sj_value *value;
@@ -258,6 +259,8 @@ DI_WARN_UNUSED di_status di_js_all_but(di_js *js, const di_js_name *names, size_
 DI_WARN_UNUSED di_status di_js_only(di_js *js, const di_js_name *names, size_t n,
                                     const di_dfa **out);
 DI_WARN_UNUSED di_status di_js_all_texts(di_js *js, const di_dfa **out);
+/* The texts of a nonempty automaton, not counted, as they stand between quotes. */
+DI_WARN_UNUSED di_status di_js_spelled(di_js *js, const di_dfa *dfa, const di_expr **out);
 /* A key, with its quotes, that is none of `names`. */
 DI_WARN_UNUSED di_status di_js_other_key(di_js *js, const di_js_name *names, size_t n,
                                          const di_expr **out);
@@ -286,6 +289,8 @@ DI_WARN_UNUSED di_status di_js_any_number(di_js *js, bool is_integer, const di_e
 /* UTF-8 text; nodes of ASCII are shared. */
 DI_WARN_UNUSED di_status di_js_literal(di_js *js, const char *text, size_t len,
                                        const di_expr **out);
+/* One code point as it stands in a JSON string. */
+DI_WARN_UNUSED di_status di_js_json_char(di_js *js, uint32_t code, const di_expr **out);
 DI_WARN_UNUSED di_status di_js_quoted(di_js *js, const di_expr *content, const di_expr **out);
 /* Level 0 but in a layout with indent: expressions differ by level only there. */
 uint32_t di_js_level(const di_js *js, uint32_t level);

@@ -216,8 +216,7 @@ static di_status node_key(di_js *js, const trie *t, size_t number, const di_expr
         const di_expr *c;
         if (edges[i].target == 1)
             continue;
-        DI_TRY(di_expr_range(js->arena, edges[i].first, edges[i].last, &c));
-        DI_TRY(di_expr_json_string(js->arena, c, &c));
+        DI_TRY(di_js_json_char(js, edges[i].first, &c));
         DI_TRY(DI_EXPR_SEQ_OF(js->arena, &parts[n++], c, nodes[edges[i].target]));
     }
     DI_TRY(other_char(js, edges, state->n_edges, &other));

@@ -14,6 +14,7 @@ typedef struct object {
     const di_js_view *view;
     uint32_t min, max;
     bool is_closed; /* strict, and the schema is silent */
+    bool has_order; /* some member has a place */
     member *members;
     uint32_t n_members, cap_members;
     uint32_t *slots; /* hash table: number of the member + 1 */
@@ -78,6 +79,7 @@ static di_status add_declared(const di_js_fact *fact, object *o)
     for (uint32_t i = 0; i < properties->n; i++) {
         const di_sj_value *own = &properties->items[i];
         member *m = member_of(o, (di_js_name){own->key, own->key_len});
+        o->has_order = true;
         m->is_evaluated |= fact->is_evaluating;
         if (m->source == NULL) {
             m->source = fact;
@@ -179,8 +181,10 @@ static di_status read_object(di_js *js, const di_js_view *view, object *o)
         DI_TRY(add_fact(js, view->facts[i], o));
     for (size_t i = 0; i < view->n_facts; i++) {
         const di_js_fact *fact = view->facts[i];
-        if (fact->kind == DI_JS_FACT_REQUIRED)
-            member_of(o, (di_js_name){fact->name, fact->name_len})->is_required = true;
+        if (fact->kind != DI_JS_FACT_REQUIRED)
+            continue;
+        member_of(o, (di_js_name){fact->name, fact->name_len})->is_required = true;
+        o->has_order |= !fact->is_anywhere;
     }
     for (size_t i = 0; i < view->n_facts; i++) {
         const di_js_fact *fact = view->facts[i];
@@ -416,8 +420,7 @@ static di_status class_key(di_js *js, const object *o, name_class *c, const di_e
     DI_TRY(class_dfa(js, o, c, &dfa));
     if (di_dfa_is_empty(dfa))
         return DI_OK;
-    DI_TRY(di_expr_from_dfa(
-        js->arena, (di_expr_dfa){.dfa = dfa, .as_json = true, .max_len = DI_REPEAT_INF}, &expr));
+    DI_TRY(di_js_spelled(js, dfa, &expr));
     return di_js_quoted(js, expr, out);
 }
 
@@ -489,7 +492,7 @@ static di_status emit_member(di_js *js, const object *o, const member *m, const 
 static di_status emit_members(di_js *js, const object *o, const di_expr **out)
 {
     di_expr_members all = {
-        .any_order = js->options->any_order, .min_n = o->min > 0 ? o->min : 1, .max_n = o->max};
+        .any_order = js->options->any_order || !o->has_order, .min_n = o->min > 0 ? o->min : 1, .max_n = o->max};
     di_expr_member *members;
     const di_expr *others;
     bool may_empty = o->min == 0;

@@ -15,6 +15,7 @@ struct di_js_rules {
     rule_body *bodies; /* [n], in the order of creation */
     size_t n, cap;
     const di_expr *chars[128]; /* literals of one code point */
+    const di_expr *json_chars[128]; /* the same as they stand in a JSON string */
     const di_expr *space, *any_char, *any_string, *number, *integer, *colon;
     const di_expr *any_content, *not_ascii;
     const di_expr *any_value[DI_JS_LEVELS_MOST + 2];
@@ -231,6 +232,21 @@ di_status di_js_literal(di_js *js, const char *text, size_t len, const di_expr *
         at += n_bytes;
     }
     return di_expr_seq(js->arena, items, n, out);
+}
+
+di_status di_js_json_char(di_js *js, uint32_t code, const di_expr **out)
+{
+    const bool is_ascii = code < 128;
+    if (is_ascii && js->rules->json_chars[code] != NULL) {
+        *out = js->rules->json_chars[code];
+        return DI_OK;
+    }
+    DI_TRY(di_expr_range(js->arena, code, code, out));
+    if (is_ascii) {
+        DI_TRY(di_expr_json_string(js->arena, *out, out));
+        js->rules->json_chars[code] = *out;
+    }
+    return DI_OK;
 }
 
 static di_status word(di_js *js, const char *text, const di_expr **out)

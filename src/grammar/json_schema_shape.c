@@ -96,9 +96,11 @@ static void drop_objects(di_js_shapes *shapes, di_js_name name,
 di_status di_js_require(di_js *js, di_js_shapes *shapes, di_js_name name)
 {
     drop_objects(shapes, name, says_forbidden);
-    return di_js_add_fact(
-        js, shapes,
-        (di_js_fact){.kind = DI_JS_FACT_REQUIRED, .name = name.text, .name_len = name.len});
+    return di_js_add_fact(js, shapes,
+                          (di_js_fact){.kind = DI_JS_FACT_REQUIRED,
+                                       .is_anywhere = true,
+                                       .name = name.text,
+                                       .name_len = name.len});
 }
 
 di_status di_js_forbid(di_js *js, di_js_shapes *shapes, di_js_name name)

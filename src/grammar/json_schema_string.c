@@ -211,7 +211,8 @@ static di_status counted_dfa(di_js *js, const string_facts *f, di_expr_dfa *out)
     DI_TRY(di_dfa_distances(out->dfa, distances, &has_all));
     if (!trim_bounds(distances[0], &out->min_len, &out->max_len))
         return di_js_only(js, NULL, 0, &out->dfa);
-    if (has_all || (out->min_len == 0 && out->max_len == DI_REPEAT_INF))
+    /* One bound alone: whether it can still be kept is a matter of the nearest or farthest end. */
+    if (has_all || out->min_len == 0 || out->max_len == DI_REPEAT_INF)
         return DI_OK;
     DI_TRY(di_dfa_bound_length(js->arena, out->dfa, out->min_len, out->max_len,
                                js->limits.max_states, &out->dfa));
@@ -277,7 +278,10 @@ static di_status emit_patterns(di_js *js, const string_facts *f, const di_expr *
     if (di_dfa_is_empty(dfa.dfa))
         return DI_OK;
     const di_expr *expr;
-    DI_TRY(di_expr_from_dfa(js->arena, dfa, &expr));
+    if (dfa.min_len == 0 && dfa.max_len == DI_REPEAT_INF)
+        DI_TRY(di_js_spelled(js, dfa.dfa, &expr));
+    else
+        DI_TRY(di_expr_from_dfa(js->arena, dfa, &expr));
     return di_js_quoted(js, expr, out);
 }
 
