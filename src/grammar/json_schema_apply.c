@@ -405,9 +405,8 @@ static bool are_listed(const di_js_shapes *shapes)
 {
     for (size_t i = 0; i < shapes->n; i++) {
         const di_js_fact *fact = shapes->items[i].last;
-        while (fact != NULL &&
-               ((fact->kind != DI_JS_FACT_CONST && fact->kind != DI_JS_FACT_ENUM) ||
-                fact->is_negative))
+        while (fact != NULL && ((fact->kind != DI_JS_FACT_CONST && fact->kind != DI_JS_FACT_ENUM) ||
+                                fact->is_negative))
             fact = fact->before;
         if (fact == NULL)
             return false;

@@ -491,8 +491,9 @@ static di_status emit_member(di_js *js, const object *o, const member *m, const 
 
 static di_status emit_members(di_js *js, const object *o, const di_expr **out)
 {
-    di_expr_members all = {
-        .any_order = js->options->any_order || !o->has_order, .min_n = o->min > 0 ? o->min : 1, .max_n = o->max};
+    di_expr_members all = {.any_order = js->options->any_order || !o->has_order,
+                           .min_n = o->min > 0 ? o->min : 1,
+                           .max_n = o->max};
     di_expr_member *members;
     const di_expr *others;
     bool may_empty = o->min == 0;

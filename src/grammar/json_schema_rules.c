@@ -14,7 +14,7 @@ typedef struct rule_body {
 struct di_js_rules {
     rule_body *bodies; /* [n], in the order of creation */
     size_t n, cap;
-    const di_expr *chars[128]; /* literals of one code point */
+    const di_expr *chars[128];      /* literals of one code point */
     const di_expr *json_chars[128]; /* the same as they stand in a JSON string */
     const di_expr *space, *any_char, *any_string, *number, *integer, *colon;
     const di_expr *any_content, *not_ascii;

@@ -127,14 +127,18 @@ di_status di_js_emit_values(di_js *js, const di_js_view *view, bool *is_finite, 
     DI_TRY(di_js_shape_values(js, view, is_finite, &values, &n));
     if (!*is_finite)
         return DI_OK;
-    DI_TRY(DI_ARENA_NEW(&js->scratch, n, &parts));
+    DI_TRY(DI_ARENA_NEW(&js->scratch, 2 * n, &parts));
+    size_t n_parts = 0;
     DI_BUF_AUTO text = {0};
     for (size_t i = 0; i < n; i++) {
+        const di_sj_value *value = values[i];
         di_buf_clear(&text);
-        DI_TRY(di_sj_write(values[i], &text));
-        DI_TRY(di_js_literal(js, di_buf_str(&text), text.len, &parts[i]));
+        DI_TRY(di_sj_write(value, &text));
+        DI_TRY(di_js_literal(js, di_buf_str(&text), text.len, &parts[n_parts++]));
+        if (value->type == DI_SJ_NUMBER && strcmp(value->text, di_buf_str(&text)) != 0)
+            DI_TRY(di_js_literal(js, value->text, value->len, &parts[n_parts++]));
     }
-    return di_expr_alt(js->arena, parts, n, out);
+    return di_expr_alt(js->arena, parts, n_parts, out);
 }
 
 /* ---- numbers */
