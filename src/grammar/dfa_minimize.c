@@ -22,7 +22,8 @@ static di_status find_predecessors(di_arena *arena, const di_dfa *dfa, predecess
     for (uint32_t i = 2; i <= dfa->n_states; i++)
         out->first[i] += out->first[i - 1];
     for (uint32_t state = 0; state < dfa->n_states; state++) {
-        const di_dfa_edge *edges = dfa->edges + dfa->states[state].first_edge;
+        const di_dfa_edge *edges =
+            dfa->n_edges == 0 ? NULL : dfa->edges + dfa->states[state].first_edge;
         for (uint32_t i = 0; i < dfa->states[state].n_edges; i++)
             out->from[out->first[edges[i].target + 1]++] = state;
     }
