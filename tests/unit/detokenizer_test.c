@@ -139,6 +139,21 @@ static void special_tokens_may_be_left_out(void **state)
                         "<｜▁pad▁｜>" DI_UTF8_REPLACEMENT "<｜end▁of▁sentence｜>");
 }
 
+/* Long tokens between the two halves of a character. */
+static void long_tokens_behind_a_cut_one(void **state)
+{
+    (void)state;
+    int n_long = 0;
+    for (int32_t id = 0; id < di_tokenizer_n_ids(v3); id++) {
+        if (di_tokenizer_token(v3, id)->n_bytes < 60)
+            continue;
+        const int32_t ids[] = {25730, id, 104, 25730, 104, id};
+        check_stream(v3, ids, sizeof ids / sizeof *ids, false);
+        n_long++;
+    }
+    assert_true(n_long > 10);
+}
+
 static void bad_id_changes_nothing(void **state)
 {
     (void)state;
@@ -178,6 +193,7 @@ int main(void)
         cmocka_unit_test(every_case_cut_at_every_token),
         cmocka_unit_test(random_ids),
         cmocka_unit_test(special_tokens_may_be_left_out),
+        cmocka_unit_test(long_tokens_behind_a_cut_one),
         cmocka_unit_test(bad_id_changes_nothing),
     };
     return cmocka_run_group_tests(tests, open_both, close_both);
