@@ -35,8 +35,9 @@ typedef enum di_numerics {
 
 /* Accumulation orders: kernels of one id give equal bits. */
 typedef enum di_order {
-    DI_ORDER_NONE,   /* no sum of more than a handful of terms */
-    DI_ORDER_LANES16 /* base/sum.h */
+    DI_ORDER_NONE,    /* no sum of more than a handful of terms */
+    DI_ORDER_LANES16, /* base/sum.h */
+    DI_ORDER_BLOCKS32 /* gemm/gemm_amx.h */
 } di_order;
 
 /* How a kernel wants its weights. */

@@ -38,6 +38,13 @@ static const shape shapes[] = {
 };
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
+/* More than a kernel takes at once of each size; for these, few patterns. */
+static const shape large_shapes[] = {
+    {270, 37, 1100, 19, 3, false},
+    {259, 690, 40, 5, 0, true},
+};
+enum { N_LARGE_SHAPES = sizeof large_shapes / sizeof large_shapes[0] };
+
 typedef struct problem {
     const shape *s;
     di_gemm_args args;
@@ -79,6 +86,54 @@ static void expect(const di_kernel_case *c, const problem *p)
                 di_expect_bf16(c->what, at, ((const di_bf16 *)p->args.y)[at], sum, slack);
         }
     }
+}
+
+/* The order blocks32 (gemm_amx.h) in plain C. */
+static float blocks32(const di_bf16 *x, const float *w, int64_t k)
+{
+    float total = 0;
+    for (int64_t i = 0; i < k; i += 32) {
+        float chain[2] = {0, 0};
+        for (int64_t j = i; j < i + 32 && j < k; j++)
+            chain[j & 1] += di_bf16_to_f32(x[j]) * w[j];
+        total += chain[0] + chain[1];
+    }
+    return total;
+}
+
+static bool has_order(const di_kernel *k, di_op op, di_order order)
+{
+    return k->op == op && k->order == order && di_kernel_is_usable(k);
+}
+
+/* Kernels of that order have its bits. */
+static void check_blocks32(const di_kernel_case *c, const problem *p)
+{
+    const shape *s = p->s;
+    float *w = malloc((size_t)s->k * sizeof *w);
+    assert_non_null(w);
+    for (int i = 0; i < di_n_kernels; i++) {
+        if (!has_order(&di_kernels[i], c->op, DI_ORDER_BLOCKS32))
+            continue;
+        di_kernels[i].fn(&p->args, 0, s->n, 0);
+        for (int64_t column = 0; column < s->n; column++) {
+            for (int64_t j = 0; j < s->k; j++)
+                w[j] = (float)weight(p, column, j);
+            for (int64_t row = 0; row < s->m; row++) {
+                const int64_t at = row * p->args.y_stride + column;
+                const float sum = blocks32(p->args.x + row * p->args.x_stride, w, s->k);
+                const float found = s->is_f32_out
+                                        ? ((const float *)p->args.y)[at]
+                                        : di_bf16_to_f32(((const di_bf16 *)p->args.y)[at]);
+                const float wanted = s->is_f32_out ? sum : di_bf16_to_f32(di_f32_to_bf16(sum));
+                if (found != wanted)
+                    fail_msg("%s (kernel %s): row %d column %d: found %.9g, wanted %.9g", c->what,
+                             di_kernels[i].name, (int)row, (int)column, (double)found,
+                             (double)wanted);
+            }
+        }
+    }
+    free(w);
 }
 
 /* A row alone gives the bits it has beside the others. */
@@ -178,6 +233,8 @@ static void check(di_op op, const shape *s, di_pattern pattern)
     di_case_run(&c, &p.args, s->n);
     if (!is_special) /* there the reference's table look-ups and sums are the definition */
         expect(&c, &p);
+    if (!is_special && (pattern == DI_PATTERN_NORMAL || pattern == DI_PATTERN_WIDE))
+        check_blocks32(&c, &p);
     for (int64_t i = 0; i < s->m * y_stride; i++) /* between the rows */
         if (i % y_stride >= s->n)
             assert_int_equal(s->is_f32_out ? (int)((const uint32_t *)y)[i]
@@ -195,6 +252,12 @@ static void gemm(void **state)
             check(DI_OP_gemm_f8, &shapes[i], (di_pattern)p);
             check(DI_OP_gemm_bf16, &shapes[i], (di_pattern)p);
         }
+    }
+    for (int i = 0; i < N_LARGE_SHAPES; i++) {
+        check(DI_OP_gemm_f8, &large_shapes[i], DI_PATTERN_NORMAL);
+        check(DI_OP_gemm_bf16, &large_shapes[i], DI_PATTERN_WIDE);
+        check(DI_OP_gemm_f8, &large_shapes[i], (di_pattern)SPECIALS);
+        check(DI_OP_gemm_bf16, &large_shapes[i], (di_pattern)SPECIALS);
     }
 }
 
@@ -219,6 +282,12 @@ static const group_shape group_shapes[] = {
     {11, 512, 0, {70, 1, 16}, 3, false},
 };
 enum { N_GROUP_SHAPES = sizeof group_shapes / sizeof group_shapes[0] };
+
+static const group_shape large_group_shapes[] = {
+    {37, 1056, 0, {35, 270, 1}, 3, true},
+    {690, 64, 0, {259}, 1, false},
+};
+enum { N_LARGE_GROUP_SHAPES = sizeof large_group_shapes / sizeof large_group_shapes[0] };
 
 static double f4_weight(const di_qweight *w, int64_t column, int64_t i)
 {
@@ -246,6 +315,30 @@ static void expect_group(const di_kernel_case *c, const di_grouped_gemm_args *a,
             }
         }
     }
+}
+
+static void check_group_blocks32(const di_kernel_case *c, const di_grouped_gemm_args *a,
+                                 int n_active)
+{
+    float *w = malloc((size_t)a->k * sizeof *w);
+    assert_non_null(w);
+    for (int i = 0; i < di_n_kernels; i++) {
+        if (!has_order(&di_kernels[i], c->op, DI_ORDER_BLOCKS32))
+            continue;
+        di_kernels[i].fn(a, 0, n_active * a->n, 0);
+        for (int64_t item = 0; item < n_active * a->n; item++) {
+            const int64_t e = item % n_active, column = item / n_active;
+            for (int64_t l = 0; l < a->k; l++)
+                w[l] = (float)f4_weight(a->weights[e], column, l);
+            for (int32_t j = a->expert_begin[e]; j < a->expert_begin[e + 1]; j++) {
+                const di_bf16 *x = a->x + (a->rows ? a->rows[j] : j) * a->x_stride;
+                const di_bf16 wanted = di_f32_to_bf16(blocks32(x, w, a->k));
+                di_expect_bf16_exact(c->what, j * a->n + column, a->y[j * a->n + column],
+                                     (double)di_bf16_to_f32(wanted));
+            }
+        }
+    }
+    free(w);
 }
 
 /* An assignment by itself gives the bits it has beside its expert's others. */
@@ -336,6 +429,8 @@ static void check_group(const group_shape *s, di_pattern pattern)
     di_case_run(&c, &args, s->n_active * s->n);
     if (!is_special)
         expect_group(&c, &args, s->n_active);
+    if (!is_special && (pattern == DI_PATTERN_NORMAL || pattern == DI_PATTERN_WIDE))
+        check_group_blocks32(&c, &args, s->n_active);
     check_assignments_alone(&c, &args, s->n_active);
     di_case_free(&c);
 }
@@ -346,6 +441,10 @@ static void grouped_gemm(void **state)
     for (int i = 0; i < N_GROUP_SHAPES; i++)
         for (int p = 0; p <= SPECIALS; p++)
             check_group(&group_shapes[i], (di_pattern)p);
+    for (int i = 0; i < N_LARGE_GROUP_SHAPES; i++) {
+        check_group(&large_group_shapes[i], DI_PATTERN_NORMAL);
+        check_group(&large_group_shapes[i], (di_pattern)SPECIALS);
+    }
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,573 @@
+/* The AMX linears' common loops. A tile product, TDPBF16PS, takes 16 input rows by 32 elements and
+ * 16 columns by the same elements, both bf16, which E4M3 and E2M1 values and their power-of-two
+ * scales fit exactly.
+ *
+ * Order of a sum ("blocks32"): the elements of a group of 32 are added in two chains, the even ones
+ * and the odd ones, each from zero in ascending order; the chains are added; the groups' sums are
+ * added in ascending order. All in fp32, rounded to nearest, numbers below 2^-126 taken as zero.
+ *
+ * Input rows and columns that could come near the ends of fp32's range, or hold a NaN or infinity,
+ * are computed by the AVX-512 kernel instead, each by what it holds itself: an element |x| that is
+ * not 0 and not in [2^-57, 2^58), a weight times its scale of 2^54 and more, a scale below 2^-53.
+ * For the others no sum overflows (k is at most DI_AMX_MAX_K), and no product of a quantized weight
+ * is below 2^-126.
+ *
+ * Columns are computed in panels of two tiles by DI_AMX_DEPTH elements. While a panel is multiplied
+ * the next one is decoded: the tile unit and the vector units work side by side. */
+#ifndef DI_KERNELS_GEMM_AMX_H
+#define DI_KERNELS_GEMM_AMX_H
+
+#include <immintrin.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "kernels/avx512.h"
+#include "kernels/gemm/gemm_block.h"
+
+enum {
+    DI_AMX_TILE = 1024, /* bytes: 16 rows of 64 */
+    DI_AMX_ROWS = 256,  /* input rows of a block, at most */
+    DI_AMX_DEPTH = 512, /* elements of a panel */
+    DI_AMX_GROUPS = DI_AMX_DEPTH / 32,
+    DI_AMX_MAX_K = 1 << 15,
+    DI_AMX_MAX_COLUMNS = 4096, /* of a block */
+    DI_AMX_PANEL_BYTES = 2 * DI_AMX_GROUPS * DI_AMX_TILE,
+    DI_AMX_MIN_SCALE = 127 - 53,
+    DI_AMX_MAX_SCALE = 127 + 45,         /* 448 is below 2^9 */
+    DI_AMX_MAX_WEIGHT = (127 + 54) << 7, /* bits of bf16 */
+    DI_AMX_MIN_X = (127 - 57) << 7,
+    DI_AMX_MAX_X = (127 + 58) << 7
+};
+
+/* Input rows, where their results go, and the columns [begin, end) of a weight. */
+typedef struct di_amx_block {
+    di_gemm_format format;
+    const uint8_t *codes, *scales;
+    int64_t k, begin, end;
+    bool is_f32_out;
+    int n_rows;
+    const di_bf16 *x[DI_AMX_ROWS];
+    void *y[DI_AMX_ROWS]; /* result of column begin */
+    char *scratch;        /* DI_GEMM_SCRATCH_BYTES */
+    /* results: what is to be computed again, otherwise */
+    bool is_odd_row[DI_AMX_ROWS];
+    bool is_odd_column[DI_AMX_MAX_COLUMNS];
+    bool has_odd_columns;
+} di_amx_block;
+
+/* 16 columns from a multiple of 16 on, which are all of one F8 scale; those out of [begin, end)
+ * repeat one inside. */
+typedef struct di_amx_columns {
+    int64_t first;
+    const uint8_t *codes[16]; /* at the panel's first element */
+    const uint8_t *scales;    /* F8 */
+    __m512i f4_scales[4];     /* as di_transpose_bytes gives them */
+} di_amx_columns;
+
+/* A panel while it is decoded: [groups][2] tiles. */
+typedef struct di_amx_panel {
+    di_amx_columns columns[2];
+    int n_columns; /* tiles of them */
+    int n_groups;
+    int64_t k0;
+    intptr_t ahead; /* from its codes to those of the next panel */
+    char *out;
+    int n_done, n_tiles;
+    int credit;
+} di_amx_panel;
+
+/* ------------------------------------------------------------------- columns to tiles */
+
+/* Lane L is the 16 bytes at `at` of column 4 L + j. */
+DI_INLINE __m512i di_load_columns(const uint8_t *const *codes, int j, int64_t at)
+{
+    const __m128i *c0 = (const __m128i *)(const void *)(codes[j] + at);
+    const __m128i *c1 = (const __m128i *)(const void *)(codes[j + 4] + at);
+    const __m128i *c2 = (const __m128i *)(const void *)(codes[j + 8] + at);
+    const __m128i *c3 = (const __m128i *)(const void *)(codes[j + 12] + at);
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128(c0));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128(c1), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128(c2), 2);
+    return _mm512_inserti32x4(v, _mm_loadu_si128(c3), 3);
+}
+
+/* v[j]: 16 bytes of columns 4 L + j. out[q], lane L: bytes 4 q .. 4 q + 3, each of its four
+ * columns. */
+DI_INLINE void di_transpose_bytes(const __m512i v[4], __m512i out[4])
+{
+    const __m512i a = _mm512_unpacklo_epi8(v[0], v[1]), b = _mm512_unpacklo_epi8(v[2], v[3]);
+    const __m512i c = _mm512_unpackhi_epi8(v[0], v[1]), d = _mm512_unpackhi_epi8(v[2], v[3]);
+    out[0] = _mm512_unpacklo_epi16(a, b);
+    out[1] = _mm512_unpackhi_epi16(a, b);
+    out[2] = _mm512_unpacklo_epi16(c, d);
+    out[3] = _mm512_unpackhi_epi16(c, d);
+}
+
+/* Byte i of each column of such a lane, in both 16-bit halves of the column's 32 bits. */
+DI_INLINE __m512i di_spread_bytes(__m512i v, int i)
+{
+    const __m512i first = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, -128, 0, -128, 1, -128, 1, -128, 2, -128, 2, -128, 3, -128, 3, -128));
+    const __m512i step = _mm512_set1_epi16((short)(4 * i));
+    return _mm512_shuffle_epi8(v, _mm512_add_epi8(first, step));
+}
+
+/* Marks columns of the tile that are odd: bit n of mask is column first + n. */
+static __attribute__((noinline)) void di_mark_columns(di_amx_block *b, int64_t first, unsigned mask)
+{
+    for (int n = 0; n < 16; n++) {
+        const int64_t column = first + n;
+        if ((mask >> n & 1) && column >= b->begin && column < b->end)
+            b->is_odd_column[column - b->begin] = b->has_odd_columns = true;
+    }
+}
+
+/* e4m3 codes, each twice in its word, as bf16 times a scale; bias is its exponent less 7, shifted;
+ * `small` has the subnormal values by mantissa and sign. NaN codes become numbers. */
+DI_INLINE __m512i di_f8_to_bf16(__m512i code, __m512i bias, __m512i small)
+{
+    const __m512i magnitude =
+        _mm512_and_si512(_mm512_srai_epi16(code, 4), _mm512_set1_epi16((short)0x87f0));
+    const __mmask32 is_small = _mm512_testn_epi16_mask(code, _mm512_set1_epi16(0x7800));
+    return _mm512_mask_permutexvar_epi16(_mm512_add_epi16(magnitude, bias), is_small,
+                                         _mm512_srli_epi16(code, 7), small);
+}
+
+/* Subnormals' values times 2^(scale - 127), by sign + 2 mantissa. */
+DI_INLINE __m512i di_f8_small(int scale)
+{
+    /* m 2^-9 as bf16 */
+    static const uint16_t values[32] __attribute__((aligned(64))) = {
+        0,      0,      0x3b00, 0xbb00, 0x3b80, 0xbb80, 0x3bc0, 0xbbc0,
+        0x3c00, 0xbc00, 0x3c20, 0xbc20, 0x3c40, 0xbc40, 0x3c60, 0xbc60};
+    const __m512i v = _mm512_load_si512(values);
+    return _mm512_mask_add_epi16(v, _mm512_test_epi16_mask(v, v), v,
+                                 _mm512_set1_epi16((short)((scale - 127) * 128)));
+}
+
+/* One tile: 32 elements of 16 columns, pairs of them in the columns' 32 bits of a row. */
+DI_INLINE void di_decode_tile_f8(di_amx_block *b, const di_amx_columns *c,
+                                 const uint8_t *const *codes, int64_t at, int group, __m512i *out)
+{
+    const int stored = c->scales[group];
+    const bool is_fine = stored >= DI_AMX_MIN_SCALE && stored <= DI_AMX_MAX_SCALE;
+    const int scale = is_fine ? stored : 127;
+    const __m512i bias = _mm512_set1_epi16((short)((scale - 7) * 128)), small = di_f8_small(scale);
+    __m512i most = _mm512_setzero_si512();
+    for (int half = 0; half < 2; half++) {
+        __m512i v[4];
+        for (int j = 0; j < 4; j++) {
+            v[j] = di_load_columns(codes, j, at + 16 * half);
+            most = _mm512_max_epu8(most, _mm512_add_epi8(v[j], v[j]));
+        }
+        const __m512i a0 = _mm512_unpacklo_epi16(v[0], v[1]),
+                      b0 = _mm512_unpacklo_epi16(v[2], v[3]);
+        const __m512i a1 = _mm512_unpackhi_epi16(v[0], v[1]),
+                      b1 = _mm512_unpackhi_epi16(v[2], v[3]);
+        const __m512i pairs[4] = {_mm512_unpacklo_epi32(a0, b0), _mm512_unpackhi_epi32(a0, b0),
+                                  _mm512_unpacklo_epi32(a1, b1), _mm512_unpackhi_epi32(a1, b1)};
+        for (int q = 0; q < 4; q++) {
+            const __m512i low = _mm512_unpacklo_epi8(pairs[q], pairs[q]);
+            const __m512i high = _mm512_unpackhi_epi8(pairs[q], pairs[q]);
+            _mm512_store_si512(out + 8 * half + 2 * q, di_f8_to_bf16(low, bias, small));
+            _mm512_store_si512(out + 8 * half + 2 * q + 1, di_f8_to_bf16(high, bias, small));
+        }
+    }
+    if (!is_fine || _mm512_cmpeq_epi8_mask(most, _mm512_set1_epi8((char)0xfe)) != 0) {
+        unsigned odd = is_fine ? 0 : 0xffff;
+        for (int n = 0; n < 16; n++)
+            for (int i = 0; i < 32; i++)
+                odd |= (unsigned)((codes[n][at + i] & 0x7f) == 0x7f) << n;
+        di_mark_columns(b, c->first, odd);
+    }
+}
+
+DI_INLINE void di_decode_tile_f4(di_amx_block *b, const di_amx_columns *c,
+                                 const uint8_t *const *codes, int64_t at, int group, __m512i *out)
+{
+    /* the values times 2^60 as bf16, both zeros 0: a saturating difference keeps zero */
+    const __m512i values = _mm512_broadcast_i64x4(_mm256_setr_epi16(
+        0, 0x5d00, 0x5d80, 0x5dc0, 0x5e00, 0x5e40, 0x5e80, 0x5ec0, 0, (short)0xdd00, (short)0xdd80,
+        (short)0xddc0, (short)0xde00, (short)0xde40, (short)0xde80, (short)0xdec0));
+    const __m512i nibbles = _mm512_set1_epi32(4 << 16);
+    const __m512i scale = di_spread_bytes(c->f4_scales[group / 4], group % 4);
+    const __m512i low = _mm512_set1_epi16(DI_AMX_MIN_SCALE);
+    const __mmask32 is_odd = _mm512_cmpgt_epu16_mask(
+        _mm512_sub_epi16(scale, low), _mm512_set1_epi16(DI_AMX_MAX_SCALE - DI_AMX_MIN_SCALE));
+    const __m512i down = _mm512_slli_epi16(_mm512_sub_epi16(_mm512_set1_epi16(127 + 60), scale), 7);
+    __m512i v[4], bytes[4];
+    for (int j = 0; j < 4; j++)
+        v[j] = di_load_columns(codes, j, at);
+    di_transpose_bytes(v, bytes);
+    for (int p = 0; p < 16; p++) {
+        const __m512i code = _mm512_srlv_epi16(di_spread_bytes(bytes[p / 4], p % 4), nibbles);
+        _mm512_store_si512(out + p,
+                           _mm512_subs_epu16(_mm512_permutexvar_epi16(code, values), down));
+    }
+    if (is_odd != 0) {
+        unsigned odd = 0;
+        for (int n = 0; n < 16; n++)
+            odd |= (is_odd >> (2 * n) & 1) << n;
+        di_mark_columns(b, c->first, odd);
+    }
+}
+
+DI_INLINE void di_decode_tile_bf16(di_amx_block *b, const di_amx_columns *c,
+                                   const uint8_t *const *codes, int64_t at, __m512i *out)
+{
+    __m512i most = _mm512_setzero_si512();
+    for (int part = 0; part < 4; part++) {
+        __m512i v[4];
+        for (int j = 0; j < 4; j++) {
+            v[j] = di_load_columns(codes, j, at + 16 * part);
+            most = _mm512_max_epu16(most, _mm512_add_epi16(v[j], v[j]));
+        }
+        const __m512i a0 = _mm512_unpacklo_epi32(v[0], v[1]),
+                      b0 = _mm512_unpacklo_epi32(v[2], v[3]);
+        const __m512i a1 = _mm512_unpackhi_epi32(v[0], v[1]),
+                      b1 = _mm512_unpackhi_epi32(v[2], v[3]);
+        _mm512_store_si512(out + 4 * part, _mm512_unpacklo_epi64(a0, b0));
+        _mm512_store_si512(out + 4 * part + 1, _mm512_unpackhi_epi64(a0, b0));
+        _mm512_store_si512(out + 4 * part + 2, _mm512_unpacklo_epi64(a1, b1));
+        _mm512_store_si512(out + 4 * part + 3, _mm512_unpackhi_epi64(a1, b1));
+    }
+    if (_mm512_cmpge_epu16_mask(most, _mm512_set1_epi16((short)(2 * DI_AMX_MAX_WEIGHT))) != 0) {
+        unsigned odd = 0;
+        for (int n = 0; n < 16; n++) {
+            for (int i = 0; i < 32; i++) {
+                uint16_t bits;
+                memcpy(&bits, codes[n] + at + 2 * i, sizeof bits);
+                odd |= (unsigned)((bits & 0x7fff) >= DI_AMX_MAX_WEIGHT) << n;
+            }
+        }
+        di_mark_columns(b, c->first, odd);
+    }
+}
+
+/* The panel's next tile. The same place of the next panel is prefetched, since no hardware follows
+ * such short pieces. */
+DI_INLINE void di_decode_next(di_amx_block *b, di_gemm_format format, di_amx_panel *p)
+{
+    const int group = p->n_done >> (p->n_columns - 1), which = p->n_done & (p->n_columns - 1);
+    const di_amx_columns *c = &p->columns[which];
+    __m512i *out = (__m512i *)(void *)(p->out + (2 * group + which) * DI_AMX_TILE);
+    const uint8_t *const *codes = c->codes;
+    int64_t at = di_format_bytes(format, 32 * group);
+    uint8_t rest[16][64] __attribute__((aligned(64)));
+    const uint8_t *rests[16];
+    const int64_t left = b->k - p->k0 - 32 * group;
+    if (left < 32) {
+        memset(rest, 0, sizeof rest);
+        for (int n = 0; n < 16; n++)
+            rests[n] = memcpy(rest[n], codes[n] + at, (size_t)di_format_bytes(format, left));
+        codes = rests;
+        at = 0;
+    } else {
+        for (int n = 0; n < 16; n++)
+            _mm_prefetch((const char *)((intptr_t)codes[n] + at + p->ahead), _MM_HINT_T0);
+    }
+    if (format == DI_GEMM_F8)
+        di_decode_tile_f8(b, c, codes, at, group, out);
+    else if (format == DI_GEMM_F4)
+        di_decode_tile_f4(b, c, codes, at, group, out);
+    else
+        di_decode_tile_bf16(b, c, codes, at, out);
+    p->n_done++;
+}
+
+static __attribute__((noinline)) void di_decode_next_f8(di_amx_block *b, di_amx_panel *p)
+{
+    di_decode_next(b, DI_GEMM_F8, p);
+}
+
+static __attribute__((noinline)) void di_decode_next_f4(di_amx_block *b, di_amx_panel *p)
+{
+    di_decode_next(b, DI_GEMM_F4, p);
+}
+
+static __attribute__((noinline)) void di_decode_next_bf16(di_amx_block *b, di_amx_panel *p)
+{
+    di_decode_next(b, DI_GEMM_BF16, p);
+}
+
+typedef void (*di_decode_fn)(di_amx_block *b, di_amx_panel *p);
+
+/* Of a block: panels go over the strips of 32 columns, then on along k. */
+typedef struct di_amx_plan {
+    int64_t first; /* column of the first tile: begin, down to a multiple of 16 */
+    int n_columns; /* tiles */
+    int n_rows;    /* tiles */
+    int64_t n_strips, n_panels;
+    di_decode_fn decode;
+    char *x;      /* [row tiles][DI_AMX_GROUPS] tiles */
+    char *panels; /* two of DI_AMX_PANEL_BYTES */
+    char *sums;   /* [column tiles][row tiles] tiles */
+} di_amx_plan;
+
+DI_INLINE int di_amx_groups_at(const di_amx_block *b, int64_t k0)
+{
+    return (int)di_min_i64(DI_AMX_GROUPS, (di_gemm_padded(b->k) - k0) / 32);
+}
+
+static void di_start_columns(const di_amx_block *b, int64_t first, int64_t k0, di_amx_columns *c)
+{
+    const int64_t row_groups = di_gemm_padded(b->k) / 32, group = k0 / 32;
+    int64_t columns[16];
+    for (int n = 0; n < 16; n++) {
+        columns[n] = di_min_i64(di_max_i64(first + n, b->begin), b->end - 1);
+        c->codes[n] = b->codes + di_format_bytes(b->format, columns[n] * b->k + k0);
+    }
+    c->first = first;
+    if (b->format == DI_GEMM_F8)
+        c->scales = b->scales + columns[0] / 32 * row_groups + group;
+    if (b->format != DI_GEMM_F4)
+        return;
+    const __mmask16 mask = di_mask16(di_amx_groups_at(b, k0));
+    __m512i v[4];
+    for (int j = 0; j < 4; j++) {
+        uint8_t bytes[64] __attribute__((aligned(64)));
+        for (int lane = 0; lane < 4; lane++)
+            _mm_store_si128(
+                (__m128i *)(void *)(bytes + 16 * lane),
+                _mm_maskz_loadu_epi8(mask, b->scales + group + columns[4 * lane + j] * row_groups));
+        v[j] = _mm512_load_si512(bytes);
+    }
+    di_transpose_bytes(v, c->f4_scales);
+}
+
+static void di_start_panel(const di_amx_block *b, const di_amx_plan *plan, int64_t index,
+                           di_amx_panel *p)
+{
+    const int64_t strip = index % plan->n_strips;
+    const int64_t row_bytes = di_format_bytes(b->format, b->k);
+    p->k0 = index / plan->n_strips * DI_AMX_DEPTH;
+    p->n_groups = di_amx_groups_at(b, p->k0);
+    p->n_columns = strip * 2 + 1 < plan->n_columns ? 2 : 1;
+    p->n_tiles = p->n_columns * p->n_groups;
+    p->n_done = p->credit = 0;
+    p->out = plan->panels + (index & 1) * DI_AMX_PANEL_BYTES;
+    p->ahead = strip + 1 < plan->n_strips
+                   ? 32 * row_bytes
+                   : di_format_bytes(b->format, DI_AMX_DEPTH) - strip * 32 * row_bytes;
+    for (int i = 0; i < p->n_columns; i++)
+        di_start_columns(b, plan->first + strip * 32 + i * 16, p->k0, &p->columns[i]);
+}
+
+/* ------------------------------------------------------------------- rows to tiles */
+
+/* Elements [k0, k0 + depth) of the rows; zeros fill the last tiles. Rows with an element out of
+ * range are marked. */
+static void di_pack_rows(di_amx_block *b, const di_amx_plan *plan, int64_t k0)
+{
+    const int n_groups = di_amx_groups_at(b, k0);
+    const __m512i low = _mm512_set1_epi16(DI_AMX_MIN_X), sign = _mm512_set1_epi16(0x7fff);
+    const __m512i limit = _mm512_set1_epi16((short)(DI_AMX_MAX_X - DI_AMX_MIN_X));
+    for (int r = 0; r < plan->n_rows * 16; r++) {
+        char *out = plan->x + (r / 16 * DI_AMX_GROUPS) * DI_AMX_TILE + r % 16 * 64;
+        const char *ahead = (const char *)(b->x[di_min_i64(r + 2, b->n_rows - 1)] + k0);
+        __m512i most = _mm512_setzero_si512();
+        for (int g = 0; g < n_groups; g++) {
+            const int64_t at = k0 + 32 * g;
+            _mm_prefetch(ahead + 64 * g, _MM_HINT_T0);
+            __m512i v = _mm512_setzero_si512();
+            if (r < b->n_rows && at + 32 <= b->k)
+                v = _mm512_loadu_si512(b->x[r] + at);
+            else if (r < b->n_rows)
+                v = _mm512_maskz_loadu_epi16((1u << (b->k - at)) - 1, b->x[r] + at);
+            const __m512i magnitude = _mm512_and_si512(v, sign);
+            most = _mm512_max_epu16(
+                most, _mm512_maskz_sub_epi16(_mm512_test_epi16_mask(v, sign), magnitude, low));
+            _mm512_store_si512(out + g * DI_AMX_TILE, v);
+        }
+        if (r < b->n_rows && _mm512_cmpge_epu16_mask(most, limit) != 0)
+            b->is_odd_row[r] = true;
+    }
+}
+
+/* ------------------------------------------------------------------- products */
+
+/* Palette 1: eight tiles of up to 16 rows of 64 bytes. */
+typedef struct di_tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t bytes[16]; /* of a row */
+    uint8_t rows[16];
+} di_tile_config;
+
+/* Sums are tiles 0 to 3, input rows 4 and 5, columns 6 and 7. */
+static void di_configure_tiles(int n_rows)
+{
+    di_tile_config config __attribute__((aligned(64))) = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.bytes[i] = 64;
+        config.rows[i] = i < 6 && n_rows < 16 ? (uint8_t)n_rows : 16;
+    }
+    atomic_signal_fence(memory_order_seq_cst); /* the intrinsics tell compilers too little */
+    _tile_loadconfig(&config);
+}
+
+/* Decodes its part of the next panel for one of n_steps steps. */
+DI_INLINE void di_amx_step(di_amx_block *b, const di_amx_plan *plan, di_amx_panel *next,
+                           int n_steps)
+{
+    next->credit += next->n_tiles;
+    while (next->credit >= n_steps) {
+        next->credit -= n_steps;
+        plan->decode(b, next);
+    }
+}
+
+/* sums [columns][rows] += x [rows][groups] times a panel. */
+DI_INLINE void di_amx_multiply(di_amx_block *b, const di_amx_plan *plan, const di_amx_panel *p,
+                               di_amx_panel *next, int64_t strip, int row, int rows, int columns)
+{
+    const char *x = plan->x + row * DI_AMX_GROUPS * DI_AMX_TILE;
+    const char *w = p->out;
+    const int64_t x_next = DI_AMX_GROUPS * DI_AMX_TILE, sum_next = plan->n_rows * DI_AMX_TILE;
+    char *sums = plan->sums + (2 * strip * plan->n_rows + row) * DI_AMX_TILE;
+    const int n_steps = (plan->n_rows + 1) / 2 * p->n_groups;
+    if (p->k0 == 0) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    } else {
+        _tile_loadd(0, sums, 64);
+        if (columns == 2)
+            _tile_loadd(1, sums + sum_next, 64);
+        if (rows == 2)
+            _tile_loadd(2, sums + DI_AMX_TILE, 64);
+        if (rows == 2 && columns == 2)
+            _tile_loadd(3, sums + DI_AMX_TILE + sum_next, 64);
+    }
+    for (int g = 0; g < p->n_groups; g++) {
+        _tile_loadd(6, w, 64);
+        _tile_loadd(4, x, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        if (columns == 2) {
+            _tile_loadd(7, w + DI_AMX_TILE, 64);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (rows == 2) {
+            _tile_loadd(5, x + x_next, 64);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        if (rows == 2 && columns == 2)
+            _tile_dpbf16ps(3, 5, 7);
+        w += 2 * DI_AMX_TILE;
+        x += DI_AMX_TILE;
+        di_amx_step(b, plan, next, n_steps);
+    }
+    _tile_stored(0, sums, 64);
+    if (columns == 2)
+        _tile_stored(1, sums + sum_next, 64);
+    if (rows == 2)
+        _tile_stored(2, sums + DI_AMX_TILE, 64);
+    if (rows == 2 && columns == 2)
+        _tile_stored(3, sums + DI_AMX_TILE + sum_next, 64);
+}
+
+static void di_multiply_panel(di_amx_block *b, const di_amx_plan *plan, const di_amx_panel *p,
+                              di_amx_panel *next, int64_t strip)
+{
+    int row = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (p->n_columns == 2) {
+        for (; row + 1 < plan->n_rows; row += 2)
+            di_amx_multiply(b, plan, p, next, strip, row, 2, 2);
+        if (row < plan->n_rows)
+            di_amx_multiply(b, plan, p, next, strip, row, 1, 2);
+    } else {
+        for (; row + 1 < plan->n_rows; row += 2)
+            di_amx_multiply(b, plan, p, next, strip, row, 2, 1);
+        if (row < plan->n_rows)
+            di_amx_multiply(b, plan, p, next, strip, row, 1, 1);
+    }
+    while (next->n_done < next->n_tiles)
+        plan->decode(b, next);
+}
+
+/* ------------------------------------------------------------------- a block */
+
+static void di_store_sums(const di_amx_block *b, const di_amx_plan *plan)
+{
+    for (int r = 0; r < b->n_rows; r++) {
+        for (int c = 0; c < plan->n_columns; c++) {
+            const int64_t first = plan->first + 16 * c;
+            const int64_t begin = di_max_i64(first, b->begin), end = di_min_i64(first + 16, b->end);
+            const __mmask16 mask = di_mask16(end - begin);
+            const char *row = plan->sums + (c * plan->n_rows + r / 16) * DI_AMX_TILE + r % 16 * 64;
+            const float *from = (const float *)(const void *)row + (begin - first);
+            const __m512 v = _mm512_maskz_loadu_ps(mask, from);
+            if (b->is_f32_out)
+                _mm512_mask_storeu_ps((float *)b->y[r] + (begin - b->begin), mask, v);
+            else
+                di_store_bf16_mask512((di_bf16 *)b->y[r] + (begin - b->begin), mask, v);
+        }
+    }
+}
+
+/* How many columns a block of so many rows may have, at most. */
+DI_INLINE int64_t di_amx_block_columns(int n_rows)
+{
+    const int64_t rows = (n_rows + 15) / 16;
+    const int64_t left =
+        DI_GEMM_SCRATCH_BYTES - rows * DI_AMX_GROUPS * DI_AMX_TILE - 2 * DI_AMX_PANEL_BYTES;
+    const int64_t tiles = left / DI_AMX_TILE / rows;
+    return di_min_i64((tiles - 1) * 16, DI_AMX_MAX_COLUMNS);
+}
+
+/* y = x W^T for the block's columns, at most di_amx_block_columns of them, and rows. What it marks
+ * as odd is computed too, to no use. The tiles are left configured. */
+static void di_amx_block_run(di_amx_block *b)
+{
+    const int64_t first = b->begin / 16 * 16;
+    const int n_columns = (int)di_ceil_div(b->end - first, 16), n_rows = (b->n_rows + 15) / 16;
+    di_amx_plan plan = {
+        .first = first,
+        .n_columns = n_columns,
+        .n_rows = n_rows,
+        .n_strips = (n_columns + 1) / 2,
+        .decode = b->format == DI_GEMM_F8   ? di_decode_next_f8
+                  : b->format == DI_GEMM_F4 ? di_decode_next_f4
+                                            : di_decode_next_bf16,
+        .panels = b->scratch,
+        .x = b->scratch + 2 * DI_AMX_PANEL_BYTES,
+    };
+    plan.sums = plan.x + n_rows * DI_AMX_GROUPS * DI_AMX_TILE;
+    plan.n_panels = plan.n_strips * di_ceil_div(b->k, DI_AMX_DEPTH);
+    memset(b->is_odd_row, 0, (size_t)b->n_rows);
+    memset(b->is_odd_column, 0, (size_t)(b->end - b->begin));
+    b->has_odd_columns = false;
+    di_configure_tiles(b->n_rows);
+    di_amx_panel panels[2];
+    di_start_panel(b, &plan, 0, &panels[0]);
+    while (panels[0].n_done < panels[0].n_tiles)
+        plan.decode(b, &panels[0]);
+    for (int64_t i = 0; i < plan.n_panels; i++) {
+        di_amx_panel *next = &panels[(i + 1) & 1];
+        if (i + 1 < plan.n_panels)
+            di_start_panel(b, &plan, i + 1, next);
+        else
+            next->n_tiles = next->n_done = next->credit = 0;
+        if (i % plan.n_strips == 0)
+            di_pack_rows(b, &plan, panels[i & 1].k0);
+        di_multiply_panel(b, &plan, &panels[i & 1], next, i % plan.n_strips);
+    }
+    atomic_signal_fence(memory_order_seq_cst);
+    di_store_sums(b, &plan);
+}
+
+/* The first odd column at or after `column`, and the end of their run; false: there is none. */
+DI_INLINE bool di_next_odd_columns(const di_amx_block *b, int64_t column, int64_t *first,
+                                   int64_t *end)
+{
+    while (column < b->end && !b->is_odd_column[column - b->begin])
+        column++;
+    *first = column;
+    while (column < b->end && b->is_odd_column[column - b->begin])
+        column++;
+    *end = column;
+    return *first < *end;
+}
+
+#endif
