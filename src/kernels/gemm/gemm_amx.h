@@ -12,8 +12,8 @@
  * For the others no sum overflows (k is at most DI_AMX_MAX_K), and no product of a quantized weight
  * is below 2^-126.
  *
- * Columns are computed in panels of two tiles by DI_AMX_DEPTH elements. While a panel is multiplied
- * the next one is decoded: the tile unit and the vector units work side by side. */
+ * Columns are computed in strips of two tiles by DI_AMX_DEPTH elements, whose decoded panel stays
+ * in the first level cache while all rows go by; the sums meanwhile wait in the second. */
 #ifndef DI_KERNELS_GEMM_AMX_H
 #define DI_KERNELS_GEMM_AMX_H
 
@@ -27,7 +27,7 @@
 enum {
     DI_AMX_TILE = 1024, /* bytes: 16 rows of 64 */
     DI_AMX_ROWS = 256,  /* input rows of a block, at most */
-    DI_AMX_DEPTH = 512, /* elements of a panel */
+    DI_AMX_DEPTH = 256, /* elements of a panel: 512 was slower, its 32 KiB push out all else */
     DI_AMX_GROUPS = DI_AMX_DEPTH / 32,
     DI_AMX_MAX_K = 1 << 15,
     DI_AMX_MAX_COLUMNS = 4096, /* of a block */
@@ -64,17 +64,26 @@ typedef struct di_amx_columns {
     __m512i f4_scales[4];     /* as di_transpose_bytes gives them */
 } di_amx_columns;
 
-/* A panel while it is decoded: [groups][2] tiles. */
+/* A strip's decoded elements [k0, k0 + 32 n_groups): [groups][2] tiles. */
 typedef struct di_amx_panel {
     di_amx_columns columns[2];
+    int64_t strip, k0;
     int n_columns; /* tiles of them */
     int n_groups;
-    int64_t k0;
     intptr_t ahead; /* from its codes to those of the next panel */
-    char *out;
-    int n_done, n_tiles;
-    int credit;
 } di_amx_panel;
+
+/* How a block is computed. */
+typedef struct di_amx_plan {
+    int64_t first; /* column of the first tile: begin, down to a multiple of 16 */
+    int n_columns; /* tiles */
+    int n_rows;    /* tiles */
+    int64_t n_strips;
+    char *panel; /* DI_AMX_PANEL_BYTES */
+    char *last;  /* [2 row tiles][2 column tiles] tiles */
+    char *x;     /* [row tiles][DI_AMX_GROUPS] tiles */
+    char *sums;  /* [column tiles][row tiles] tiles */
+} di_amx_plan;
 
 /* ------------------------------------------------------------------- columns to tiles */
 
@@ -244,13 +253,13 @@ DI_INLINE void di_decode_tile_bf16(di_amx_block *b, const di_amx_columns *c,
     }
 }
 
-/* The panel's next tile. The same place of the next panel is prefetched, since no hardware follows
- * such short pieces. */
-DI_INLINE void di_decode_next(di_amx_block *b, di_gemm_format format, di_amx_panel *p)
+/* A tile of the panel: elements of one group of 16 columns. The same place of the next panel is
+ * prefetched, since no hardware follows such short pieces. */
+DI_INLINE void di_decode_tile(di_amx_block *b, di_gemm_format format, const di_amx_panel *p,
+                              int which, int group, char *out)
 {
-    const int group = p->n_done >> (p->n_columns - 1), which = p->n_done & (p->n_columns - 1);
     const di_amx_columns *c = &p->columns[which];
-    __m512i *out = (__m512i *)(void *)(p->out + (2 * group + which) * DI_AMX_TILE);
+    __m512i *tile = (__m512i *)(void *)out;
     const uint8_t *const *codes = c->codes;
     int64_t at = di_format_bytes(format, 32 * group);
     uint8_t rest[16][64] __attribute__((aligned(64)));
@@ -264,45 +273,33 @@ DI_INLINE void di_decode_next(di_amx_block *b, di_gemm_format format, di_amx_pan
         at = 0;
     } else {
         for (int n = 0; n < 16; n++)
-            _mm_prefetch((const char *)((intptr_t)codes[n] + at + p->ahead), _MM_HINT_T0);
+            _mm_prefetch((const char *)((intptr_t)codes[n] + at + p->ahead), _MM_HINT_T1);
     }
     if (format == DI_GEMM_F8)
-        di_decode_tile_f8(b, c, codes, at, group, out);
+        di_decode_tile_f8(b, c, codes, at, group, tile);
     else if (format == DI_GEMM_F4)
-        di_decode_tile_f4(b, c, codes, at, group, out);
+        di_decode_tile_f4(b, c, codes, at, group, tile);
     else
-        di_decode_tile_bf16(b, c, codes, at, out);
-    p->n_done++;
+        di_decode_tile_bf16(b, c, codes, at, tile);
 }
 
-static __attribute__((noinline)) void di_decode_next_f8(di_amx_block *b, di_amx_panel *p)
+DI_INLINE void di_decode_groups(di_amx_block *b, di_gemm_format format, const di_amx_panel *p,
+                                char *out)
 {
-    di_decode_next(b, DI_GEMM_F8, p);
+    for (int g = 0; g < p->n_groups; g++)
+        for (int i = 0; i < p->n_columns; i++)
+            di_decode_tile(b, format, p, i, g, out + (2 * g + i) * DI_AMX_TILE);
 }
 
-static __attribute__((noinline)) void di_decode_next_f4(di_amx_block *b, di_amx_panel *p)
+static void di_decode_strip(di_amx_block *b, const di_amx_panel *p, char *out)
 {
-    di_decode_next(b, DI_GEMM_F4, p);
+    if (b->format == DI_GEMM_F8)
+        di_decode_groups(b, DI_GEMM_F8, p, out);
+    else if (b->format == DI_GEMM_F4)
+        di_decode_groups(b, DI_GEMM_F4, p, out);
+    else
+        di_decode_groups(b, DI_GEMM_BF16, p, out);
 }
-
-static __attribute__((noinline)) void di_decode_next_bf16(di_amx_block *b, di_amx_panel *p)
-{
-    di_decode_next(b, DI_GEMM_BF16, p);
-}
-
-typedef void (*di_decode_fn)(di_amx_block *b, di_amx_panel *p);
-
-/* Of a block: panels go over the strips of 32 columns, then on along k. */
-typedef struct di_amx_plan {
-    int64_t first; /* column of the first tile: begin, down to a multiple of 16 */
-    int n_columns; /* tiles */
-    int n_rows;    /* tiles */
-    int64_t n_strips, n_panels;
-    di_decode_fn decode;
-    char *x;      /* [row tiles][DI_AMX_GROUPS] tiles */
-    char *panels; /* two of DI_AMX_PANEL_BYTES */
-    char *sums;   /* [column tiles][row tiles] tiles */
-} di_amx_plan;
 
 DI_INLINE int di_amx_groups_at(const di_amx_block *b, int64_t k0)
 {
@@ -335,22 +332,19 @@ static void di_start_columns(const di_amx_block *b, int64_t first, int64_t k0, d
     di_transpose_bytes(v, c->f4_scales);
 }
 
-static void di_start_panel(const di_amx_block *b, const di_amx_plan *plan, int64_t index,
-                           di_amx_panel *p)
+static void di_start_panel(const di_amx_block *b, const di_amx_plan *plan, int64_t strip,
+                           int64_t k0, di_amx_panel *p)
 {
-    const int64_t strip = index % plan->n_strips;
     const int64_t row_bytes = di_format_bytes(b->format, b->k);
-    p->k0 = index / plan->n_strips * DI_AMX_DEPTH;
-    p->n_groups = di_amx_groups_at(b, p->k0);
+    p->strip = strip;
+    p->k0 = k0;
+    p->n_groups = di_amx_groups_at(b, k0);
     p->n_columns = strip * 2 + 1 < plan->n_columns ? 2 : 1;
-    p->n_tiles = p->n_columns * p->n_groups;
-    p->n_done = p->credit = 0;
-    p->out = plan->panels + (index & 1) * DI_AMX_PANEL_BYTES;
     p->ahead = strip + 1 < plan->n_strips
                    ? 32 * row_bytes
                    : di_format_bytes(b->format, DI_AMX_DEPTH) - strip * 32 * row_bytes;
     for (int i = 0; i < p->n_columns; i++)
-        di_start_columns(b, plan->first + strip * 32 + i * 16, p->k0, &p->columns[i]);
+        di_start_columns(b, plan->first + strip * 32 + i * 16, k0, &p->columns[i]);
 }
 
 /* ------------------------------------------------------------------- rows to tiles */
@@ -405,26 +399,52 @@ static void di_configure_tiles(int n_rows)
     _tile_loadconfig(&config);
 }
 
-/* Decodes its part of the next panel for one of n_steps steps. */
-DI_INLINE void di_amx_step(di_amx_block *b, const di_amx_plan *plan, di_amx_panel *next,
-                           int n_steps)
+/* What multiplying one pair of row tiles prefetches meanwhile: the next pair's sums, and of the
+ * rows [begin, end) the elements from k0 on, which the next panels need. */
+typedef struct di_amx_ahead {
+    const char *sums; /* or NULL */
+    int64_t k0;
+    int begin, end;
+} di_amx_ahead;
+
+DI_INLINE void di_amx_prefetch(const di_amx_block *b, const di_amx_plan *plan,
+                               const di_amx_ahead *ahead, int group, int rows, int columns)
 {
-    next->credit += next->n_tiles;
-    while (next->credit >= n_steps) {
-        next->credit -= n_steps;
-        plan->decode(b, next);
+    for (int r = ahead->begin; r < ahead->end; r++)
+        _mm_prefetch((const char *)(b->x[r] + ahead->k0 + 32 * group), _MM_HINT_T1);
+    if (!ahead->sums)
+        return;
+    for (int c = 0; c < columns; c++) {
+        const char *tile = ahead->sums + c * plan->n_rows * DI_AMX_TILE + 128 * group;
+        for (int r = 0; r < rows; r++) {
+            _mm_prefetch(tile + r * DI_AMX_TILE, _MM_HINT_T0);
+            _mm_prefetch(tile + r * DI_AMX_TILE + 64, _MM_HINT_T0);
+        }
     }
 }
 
-/* sums [columns][rows] += x [rows][groups] times a panel. */
-DI_INLINE void di_amx_multiply(di_amx_block *b, const di_amx_plan *plan, const di_amx_panel *p,
-                               di_amx_panel *next, int64_t strip, int row, int rows, int columns)
+/* Stores of the first tiles, `row_next` bytes from one row tile to the next one. */
+DI_INLINE void di_store_tiles(char *to, int64_t row_next, int64_t column_next, int rows,
+                              int columns)
+{
+    _tile_stored(0, to, 64);
+    if (columns == 2)
+        _tile_stored(1, to + column_next, 64);
+    if (rows == 2)
+        _tile_stored(2, to + row_next, 64);
+    if (rows == 2 && columns == 2)
+        _tile_stored(3, to + row_next + column_next, 64);
+}
+
+/* sums [columns][rows] += x [rows][groups] times the panel; the last panel's go to plan->last. */
+DI_INLINE void di_amx_multiply(const di_amx_block *b, const di_amx_plan *plan,
+                               const di_amx_panel *p, const di_amx_ahead *ahead, int row, int rows,
+                               int columns)
 {
     const char *x = plan->x + row * DI_AMX_GROUPS * DI_AMX_TILE;
-    const char *w = p->out;
+    const char *w = plan->panel;
     const int64_t x_next = DI_AMX_GROUPS * DI_AMX_TILE, sum_next = plan->n_rows * DI_AMX_TILE;
-    char *sums = plan->sums + (2 * strip * plan->n_rows + row) * DI_AMX_TILE;
-    const int n_steps = (plan->n_rows + 1) / 2 * p->n_groups;
+    char *sums = plan->sums + (2 * p->strip * plan->n_rows + row) * DI_AMX_TILE;
     if (p->k0 == 0) {
         _tile_zero(0);
         _tile_zero(1);
@@ -455,49 +475,28 @@ DI_INLINE void di_amx_multiply(di_amx_block *b, const di_amx_plan *plan, const d
             _tile_dpbf16ps(3, 5, 7);
         w += 2 * DI_AMX_TILE;
         x += DI_AMX_TILE;
-        di_amx_step(b, plan, next, n_steps);
+        di_amx_prefetch(b, plan, ahead, g, rows, columns);
     }
-    _tile_stored(0, sums, 64);
-    if (columns == 2)
-        _tile_stored(1, sums + sum_next, 64);
-    if (rows == 2)
-        _tile_stored(2, sums + DI_AMX_TILE, 64);
-    if (rows == 2 && columns == 2)
-        _tile_stored(3, sums + DI_AMX_TILE + sum_next, 64);
+    if (p->k0 + DI_AMX_DEPTH < b->k)
+        di_store_tiles(sums, DI_AMX_TILE, sum_next, rows, columns);
+    else
+        di_store_tiles(plan->last, 2 * DI_AMX_TILE, DI_AMX_TILE, rows, columns);
 }
 
-static void di_multiply_panel(di_amx_block *b, const di_amx_plan *plan, const di_amx_panel *p,
-                              di_amx_panel *next, int64_t strip)
+/* Results of a pair of row tiles and a strip, from plan->last. */
+static void di_store_results(const di_amx_block *b, const di_amx_plan *plan, const di_amx_panel *p,
+                             int row)
 {
-    int row = 0;
+    const int end_row = (int)di_min_i64(b->n_rows, (row + 2) * 16);
     atomic_signal_fence(memory_order_seq_cst);
-    if (p->n_columns == 2) {
-        for (; row + 1 < plan->n_rows; row += 2)
-            di_amx_multiply(b, plan, p, next, strip, row, 2, 2);
-        if (row < plan->n_rows)
-            di_amx_multiply(b, plan, p, next, strip, row, 1, 2);
-    } else {
-        for (; row + 1 < plan->n_rows; row += 2)
-            di_amx_multiply(b, plan, p, next, strip, row, 2, 1);
-        if (row < plan->n_rows)
-            di_amx_multiply(b, plan, p, next, strip, row, 1, 1);
-    }
-    while (next->n_done < next->n_tiles)
-        plan->decode(b, next);
-}
-
-/* ------------------------------------------------------------------- a block */
-
-static void di_store_sums(const di_amx_block *b, const di_amx_plan *plan)
-{
-    for (int r = 0; r < b->n_rows; r++) {
-        for (int c = 0; c < plan->n_columns; c++) {
-            const int64_t first = plan->first + 16 * c;
+    for (int r = row * 16; r < end_row; r++) {
+        const char *from = plan->last + (r / 16 - row) * 2 * DI_AMX_TILE + r % 16 * 64;
+        for (int c = 0; c < p->n_columns; c++) {
+            const int64_t first = p->columns[c].first;
             const int64_t begin = di_max_i64(first, b->begin), end = di_min_i64(first + 16, b->end);
             const __mmask16 mask = di_mask16(end - begin);
-            const char *row = plan->sums + (c * plan->n_rows + r / 16) * DI_AMX_TILE + r % 16 * 64;
-            const float *from = (const float *)(const void *)row + (begin - first);
-            const __m512 v = _mm512_maskz_loadu_ps(mask, from);
+            const __m512 v = _mm512_maskz_loadu_ps(
+                mask, (const float *)(const void *)(from + c * DI_AMX_TILE) + (begin - first));
             if (b->is_f32_out)
                 _mm512_mask_storeu_ps((float *)b->y[r] + (begin - b->begin), mask, v);
             else
@@ -506,12 +505,49 @@ static void di_store_sums(const di_amx_block *b, const di_amx_plan *plan)
     }
 }
 
+/* All rows times the panel. */
+static void di_multiply_panel(const di_amx_block *b, const di_amx_plan *plan, const di_amx_panel *p)
+{
+    const int64_t n_pairs = (plan->n_rows + 1) / 2, n_turns = plan->n_strips * n_pairs;
+    di_amx_ahead ahead = {.k0 = p->k0 + DI_AMX_DEPTH};
+    const bool is_last = ahead.k0 >= b->k;
+    atomic_signal_fence(memory_order_seq_cst);
+    for (int row = 0; row < plan->n_rows; row += 2) {
+        const int64_t turn = p->strip * n_pairs + row / 2;
+        const bool has_two = row + 1 < plan->n_rows;
+        const int next = has_two && row + 2 < plan->n_rows ? row + 2 : 0;
+        if (!is_last) {
+            ahead.begin = (int)(turn * b->n_rows / n_turns);
+            ahead.end = (int)((turn + 1) * b->n_rows / n_turns);
+        }
+        if (p->k0 > 0 && turn + 1 < n_turns)
+            ahead.sums =
+                plan->sums + (2 * (p->strip + (next == 0)) * plan->n_rows + next) * DI_AMX_TILE;
+        else
+            ahead.sums = NULL;
+        if (p->n_columns == 2 && has_two)
+            di_amx_multiply(b, plan, p, &ahead, row, 2, 2);
+        else if (p->n_columns == 2)
+            di_amx_multiply(b, plan, p, &ahead, row, 1, 2);
+        else if (has_two)
+            di_amx_multiply(b, plan, p, &ahead, row, 2, 1);
+        else
+            di_amx_multiply(b, plan, p, &ahead, row, 1, 1);
+        if (is_last)
+            di_store_results(b, plan, p, row);
+    }
+}
+
+/* ------------------------------------------------------------------- a block */
+
+enum { DI_AMX_FIXED_BYTES = DI_AMX_PANEL_BYTES + 4 * DI_AMX_TILE };
+
 /* How many columns a block of so many rows may have, at most. */
 DI_INLINE int64_t di_amx_block_columns(int n_rows)
 {
     const int64_t rows = (n_rows + 15) / 16;
     const int64_t left =
-        DI_GEMM_SCRATCH_BYTES - rows * DI_AMX_GROUPS * DI_AMX_TILE - 2 * DI_AMX_PANEL_BYTES;
+        DI_GEMM_SCRATCH_BYTES - DI_AMX_FIXED_BYTES - rows * DI_AMX_GROUPS * DI_AMX_TILE;
     const int64_t tiles = left / DI_AMX_TILE / rows;
     return di_min_i64((tiles - 1) * 16, DI_AMX_MAX_COLUMNS);
 }
@@ -522,39 +558,29 @@ static void di_amx_block_run(di_amx_block *b)
 {
     const int64_t first = b->begin / 16 * 16;
     const int n_columns = (int)di_ceil_div(b->end - first, 16), n_rows = (b->n_rows + 15) / 16;
-    di_amx_plan plan = {
+    const di_amx_plan plan = {
         .first = first,
         .n_columns = n_columns,
         .n_rows = n_rows,
         .n_strips = (n_columns + 1) / 2,
-        .decode = b->format == DI_GEMM_F8   ? di_decode_next_f8
-                  : b->format == DI_GEMM_F4 ? di_decode_next_f4
-                                            : di_decode_next_bf16,
-        .panels = b->scratch,
-        .x = b->scratch + 2 * DI_AMX_PANEL_BYTES,
+        .panel = b->scratch,
+        .last = b->scratch + DI_AMX_PANEL_BYTES,
+        .x = b->scratch + DI_AMX_FIXED_BYTES,
+        .sums = b->scratch + DI_AMX_FIXED_BYTES + n_rows * DI_AMX_GROUPS * DI_AMX_TILE,
     };
-    plan.sums = plan.x + n_rows * DI_AMX_GROUPS * DI_AMX_TILE;
-    plan.n_panels = plan.n_strips * di_ceil_div(b->k, DI_AMX_DEPTH);
     memset(b->is_odd_row, 0, (size_t)b->n_rows);
     memset(b->is_odd_column, 0, (size_t)(b->end - b->begin));
     b->has_odd_columns = false;
     di_configure_tiles(b->n_rows);
-    di_amx_panel panels[2];
-    di_start_panel(b, &plan, 0, &panels[0]);
-    while (panels[0].n_done < panels[0].n_tiles)
-        plan.decode(b, &panels[0]);
-    for (int64_t i = 0; i < plan.n_panels; i++) {
-        di_amx_panel *next = &panels[(i + 1) & 1];
-        if (i + 1 < plan.n_panels)
-            di_start_panel(b, &plan, i + 1, next);
-        else
-            next->n_tiles = next->n_done = next->credit = 0;
-        if (i % plan.n_strips == 0)
-            di_pack_rows(b, &plan, panels[i & 1].k0);
-        di_multiply_panel(b, &plan, &panels[i & 1], next, i % plan.n_strips);
+    for (int64_t k0 = 0; k0 < b->k; k0 += DI_AMX_DEPTH) {
+        di_pack_rows(b, &plan, k0);
+        for (int64_t strip = 0; strip < plan.n_strips; strip++) {
+            di_amx_panel panel;
+            di_start_panel(b, &plan, strip, k0, &panel);
+            di_decode_strip(b, &panel, plan.panel);
+            di_multiply_panel(b, &plan, &panel);
+        }
     }
-    atomic_signal_fence(memory_order_seq_cst);
-    di_store_sums(b, &plan);
 }
 
 /* The first odd column at or after `column`, and the end of their run; false: there is none. */
