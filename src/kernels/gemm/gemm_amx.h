@@ -81,7 +81,7 @@ typedef struct di_amx_plan {
     int64_t n_strips;
     char *panel; /* DI_AMX_PANEL_BYTES */
     char *last;  /* [2 row tiles][2 column tiles] tiles */
-    char *x;     /* [row tiles][DI_AMX_GROUPS] tiles */
+    char *x;     /* [pairs of row tiles][DI_AMX_GROUPS][2] tiles */
     char *sums;  /* [column tiles][row tiles] tiles */
 } di_amx_plan;
 
@@ -357,7 +357,7 @@ static void di_pack_rows(di_amx_block *b, const di_amx_plan *plan, int64_t k0)
     const __m512i low = _mm512_set1_epi16(DI_AMX_MIN_X), sign = _mm512_set1_epi16(0x7fff);
     const __m512i limit = _mm512_set1_epi16((short)(DI_AMX_MAX_X - DI_AMX_MIN_X));
     for (int r = 0; r < plan->n_rows * 16; r++) {
-        char *out = plan->x + (r / 16 * DI_AMX_GROUPS) * DI_AMX_TILE + r % 16 * 64;
+        char *out = plan->x + (r / 32 * DI_AMX_GROUPS * 2 + r / 16 % 2) * DI_AMX_TILE + r % 16 * 64;
         const char *ahead = (const char *)(b->x[di_min_i64(r + 2, b->n_rows - 1)] + k0);
         __m512i most = _mm512_setzero_si512();
         for (int g = 0; g < n_groups; g++) {
@@ -371,7 +371,7 @@ static void di_pack_rows(di_amx_block *b, const di_amx_plan *plan, int64_t k0)
             const __m512i magnitude = _mm512_and_si512(v, sign);
             most = _mm512_max_epu16(
                 most, _mm512_maskz_sub_epi16(_mm512_test_epi16_mask(v, sign), magnitude, low));
-            _mm512_store_si512(out + g * DI_AMX_TILE, v);
+            _mm512_store_si512(out + 2 * g * DI_AMX_TILE, v);
         }
         if (r < b->n_rows && _mm512_cmpge_epu16_mask(most, limit) != 0)
             b->is_odd_row[r] = true;
@@ -423,6 +423,12 @@ DI_INLINE void di_amx_prefetch(const di_amx_block *b, const di_amx_plan *plan,
     }
 }
 
+DI_INLINE void di_prefetch_half_tile(const char *tile)
+{
+    for (int i = 0; i < DI_AMX_TILE / 2; i += 64)
+        _mm_prefetch(tile + i, _MM_HINT_T0);
+}
+
 /* Stores of the first tiles, `row_next` bytes from one row tile to the next one. */
 DI_INLINE void di_store_tiles(char *to, int64_t row_next, int64_t column_next, int rows,
                               int columns)
@@ -436,47 +442,78 @@ DI_INLINE void di_store_tiles(char *to, int64_t row_next, int64_t column_next, i
         _tile_stored(3, to + row_next + column_next, 64);
 }
 
-/* sums [columns][rows] += x [rows][groups] times the panel; the last panel's go to plan->last. */
+DI_INLINE void di_load_sums(const char *from, int64_t column_next, int rows, int columns)
+{
+    _tile_loadd(0, from, 64);
+    if (columns == 2)
+        _tile_loadd(1, from + column_next, 64);
+    if (rows == 2)
+        _tile_loadd(2, from + DI_AMX_TILE, 64);
+    if (rows == 2 && columns == 2)
+        _tile_loadd(3, from + DI_AMX_TILE + column_next, 64);
+}
+
+DI_INLINE void di_zero_sums(void)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+
+/* sums [columns][rows] += x [groups][rows] times the panel; the last panel's go to plan->last. Each
+ * tile is loaded as soon as the one before it was used for the last time: without that, a core that
+ * runs two threads has half the rate. */
 DI_INLINE void di_amx_multiply(const di_amx_block *b, const di_amx_plan *plan,
                                const di_amx_panel *p, const di_amx_ahead *ahead, int row, int rows,
                                int columns)
 {
     const char *x = plan->x + row * DI_AMX_GROUPS * DI_AMX_TILE;
     const char *w = plan->panel;
-    const int64_t x_next = DI_AMX_GROUPS * DI_AMX_TILE, sum_next = plan->n_rows * DI_AMX_TILE;
+    const int64_t sum_next = plan->n_rows * DI_AMX_TILE;
     char *sums = plan->sums + (2 * p->strip * plan->n_rows + row) * DI_AMX_TILE;
-    if (p->k0 == 0) {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    } else {
-        _tile_loadd(0, sums, 64);
-        if (columns == 2)
-            _tile_loadd(1, sums + sum_next, 64);
-        if (rows == 2)
-            _tile_loadd(2, sums + DI_AMX_TILE, 64);
-        if (rows == 2 && columns == 2)
-            _tile_loadd(3, sums + DI_AMX_TILE + sum_next, 64);
-    }
-    for (int g = 0; g < p->n_groups; g++) {
-        _tile_loadd(6, w, 64);
-        _tile_loadd(4, x, 64);
+    if (p->k0 == 0)
+        di_zero_sums();
+    else
+        di_load_sums(sums, sum_next, rows, columns);
+    _tile_loadd(4, x, 64);
+    _tile_loadd(6, w, 64);
+    if (columns == 2)
+        _tile_loadd(7, w + DI_AMX_TILE, 64);
+    if (rows == 2)
+        _tile_loadd(5, x + DI_AMX_TILE, 64);
+    for (int g = 0; g < p->n_groups - 1; g++) {
+        x += 2 * DI_AMX_TILE;
+        w += 2 * DI_AMX_TILE;
         _tile_dpbf16ps(0, 4, 6);
-        if (columns == 2) {
-            _tile_loadd(7, w + DI_AMX_TILE, 64);
+        di_prefetch_half_tile(x + 2 * DI_AMX_TILE);
+        if (columns == 2)
             _tile_dpbf16ps(1, 4, 7);
-        }
-        if (rows == 2) {
-            _tile_loadd(5, x + x_next, 64);
+        _tile_loadd(4, x, 64);
+        di_prefetch_half_tile(x + 5 * DI_AMX_TILE / 2);
+        if (rows == 2)
             _tile_dpbf16ps(2, 5, 6);
-        }
+        _tile_loadd(6, w, 64);
+        if (rows == 2)
+            di_prefetch_half_tile(x + 3 * DI_AMX_TILE);
         if (rows == 2 && columns == 2)
             _tile_dpbf16ps(3, 5, 7);
-        w += 2 * DI_AMX_TILE;
-        x += DI_AMX_TILE;
+        if (columns == 2)
+            _tile_loadd(7, w + DI_AMX_TILE, 64);
+        if (rows == 2) {
+            _tile_loadd(5, x + DI_AMX_TILE, 64);
+            di_prefetch_half_tile(x + 7 * DI_AMX_TILE / 2);
+        }
         di_amx_prefetch(b, plan, ahead, g, rows, columns);
     }
+    _tile_dpbf16ps(0, 4, 6);
+    if (columns == 2)
+        _tile_dpbf16ps(1, 4, 7);
+    if (rows == 2)
+        _tile_dpbf16ps(2, 5, 6);
+    if (rows == 2 && columns == 2)
+        _tile_dpbf16ps(3, 5, 7);
+    di_amx_prefetch(b, plan, ahead, p->n_groups - 1, rows, columns);
     if (p->k0 + DI_AMX_DEPTH < b->k)
         di_store_tiles(sums, DI_AMX_TILE, sum_next, rows, columns);
     else
@@ -542,12 +579,16 @@ static void di_multiply_panel(const di_amx_block *b, const di_amx_plan *plan, co
 
 enum { DI_AMX_FIXED_BYTES = DI_AMX_PANEL_BYTES + 4 * DI_AMX_TILE };
 
+DI_INLINE int64_t di_amx_x_bytes(int n_rows)
+{
+    return (n_rows + 31) / 32 * (int64_t)(2 * DI_AMX_GROUPS * DI_AMX_TILE);
+}
+
 /* How many columns a block of so many rows may have, at most. */
 DI_INLINE int64_t di_amx_block_columns(int n_rows)
 {
     const int64_t rows = (n_rows + 15) / 16;
-    const int64_t left =
-        DI_GEMM_SCRATCH_BYTES - DI_AMX_FIXED_BYTES - rows * DI_AMX_GROUPS * DI_AMX_TILE;
+    const int64_t left = DI_GEMM_SCRATCH_BYTES - DI_AMX_FIXED_BYTES - di_amx_x_bytes(n_rows);
     const int64_t tiles = left / DI_AMX_TILE / rows;
     return di_min_i64((tiles - 1) * 16, DI_AMX_MAX_COLUMNS);
 }
@@ -566,7 +607,7 @@ static void di_amx_block_run(di_amx_block *b)
         .panel = b->scratch,
         .last = b->scratch + DI_AMX_PANEL_BYTES,
         .x = b->scratch + DI_AMX_FIXED_BYTES,
-        .sums = b->scratch + DI_AMX_FIXED_BYTES + n_rows * DI_AMX_GROUPS * DI_AMX_TILE,
+        .sums = b->scratch + DI_AMX_FIXED_BYTES + di_amx_x_bytes(b->n_rows),
     };
     memset(b->is_odd_row, 0, (size_t)b->n_rows);
     memset(b->is_odd_column, 0, (size_t)(b->end - b->begin));
