@@ -25,9 +25,11 @@ compile()
 # level_flags HEADER: what lets the compiler read a header of kernels for an instruction set.
 avx2=(-mavx2 -mfma)
 avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+amx=("${avx512[@]}" -mavx512vbmi -mamx-tile -mamx-bf16)
 level_flags()
 {
     case $1 in
+    *amx*) printf '%s\n' "${amx[@]}" ;;
     *avx512* | *_vec.h | */vec.h | */vec_math.h) printf '%s\n' "${avx512[@]}" ;;
     *avx2*) printf '%s\n' "${avx2[@]}" ;;
     esac
@@ -37,7 +39,7 @@ machine=$(uname -m)
 for header in "${headers[@]}"; do
     case $header in
     src/kernels/*neon*) [[ $machine == aarch64 ]] || continue ;;
-    src/kernels/*avx* | src/kernels/*_vec.h | src/kernels/vec*.h) [[ $machine == x86_64 ]] || continue ;;
+    src/kernels/*avx* | src/kernels/*amx* | src/kernels/*_vec.h | src/kernels/vec*.h) [[ $machine == x86_64 ]] || continue ;;
     esac
     flags=()
     [[ $header == src/kernels/* ]] && mapfile -t flags < <(level_flags "$header")

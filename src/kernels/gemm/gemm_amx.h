@@ -271,7 +271,7 @@ DI_INLINE void di_decode_tile(di_amx_block *b, di_gemm_format format, const di_a
             rests[n] = memcpy(rest[n], codes[n] + at, (size_t)di_format_bytes(format, left));
         codes = rests;
         at = 0;
-    } else {
+    } else if (at % 64 == 0) { /* a line's first group */
         for (int n = 0; n < 16; n++)
             _mm_prefetch((const char *)((intptr_t)codes[n] + at + p->ahead), _MM_HINT_T1);
     }
