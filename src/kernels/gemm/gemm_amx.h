@@ -27,7 +27,7 @@
 enum {
     DI_AMX_TILE = 1024, /* bytes: 16 rows of 64 */
     DI_AMX_ROWS = 256,  /* input rows of a block, at most */
-    DI_AMX_DEPTH = 256, /* elements of a panel: 512 was slower, its 32 KiB push out all else */
+    DI_AMX_DEPTH = 512, /* elements of a panel; 256 and 384 were slower */
     DI_AMX_GROUPS = DI_AMX_DEPTH / 32,
     DI_AMX_MAX_K = 1 << 15,
     DI_AMX_MAX_COLUMNS = 4096, /* of a block */
@@ -70,6 +70,7 @@ typedef struct di_amx_panel {
     int64_t strip, k0;
     int n_columns; /* tiles of them */
     int n_groups;
+    bool is_last;   /* along k */
     intptr_t ahead; /* from its codes to those of the next panel */
 } di_amx_panel;
 
@@ -339,6 +340,7 @@ static void di_start_panel(const di_amx_block *b, const di_amx_plan *plan, int64
     p->strip = strip;
     p->k0 = k0;
     p->n_groups = di_amx_groups_at(b, k0);
+    p->is_last = k0 + DI_AMX_DEPTH >= b->k;
     p->n_columns = strip * 2 + 1 < plan->n_columns ? 2 : 1;
     p->ahead = strip + 1 < plan->n_strips
                    ? 32 * row_bytes
@@ -399,28 +401,15 @@ static void di_configure_tiles(int n_rows)
     _tile_loadconfig(&config);
 }
 
-/* What multiplying one pair of row tiles prefetches meanwhile: the next pair's sums, and of the
- * rows [begin, end) the elements from k0 on, which the next panels need. */
-typedef struct di_amx_ahead {
-    const char *sums; /* or NULL */
-    int64_t k0;
-    int begin, end;
-} di_amx_ahead;
-
-DI_INLINE void di_amx_prefetch(const di_amx_block *b, const di_amx_plan *plan,
-                               const di_amx_ahead *ahead, int group, int rows, int columns)
+/* Prefetches part `group` of the sums that the next pair of row tiles needs; NULL: none. */
+DI_INLINE void di_prefetch_sums(const di_amx_plan *plan, const char *sums, int group, int rows,
+                                int columns)
 {
-    for (int r = ahead->begin; r < ahead->end; r++)
-        _mm_prefetch((const char *)(b->x[r] + ahead->k0 + 32 * group), _MM_HINT_T1);
-    if (!ahead->sums)
+    if (!sums)
         return;
-    for (int c = 0; c < columns; c++) {
-        const char *tile = ahead->sums + c * plan->n_rows * DI_AMX_TILE + 128 * group;
-        for (int r = 0; r < rows; r++) {
-            _mm_prefetch(tile + r * DI_AMX_TILE, _MM_HINT_T0);
-            _mm_prefetch(tile + r * DI_AMX_TILE + 64, _MM_HINT_T0);
-        }
-    }
+    for (int c = 0; c < columns; c++)
+        for (int r = 0; r < rows; r++)
+            _mm_prefetch(sums + (c * plan->n_rows + r) * DI_AMX_TILE + 64 * group, _MM_HINT_T0);
 }
 
 DI_INLINE void di_prefetch_half_tile(const char *tile)
@@ -462,11 +451,10 @@ DI_INLINE void di_zero_sums(void)
 }
 
 /* sums [columns][rows] += x [groups][rows] times the panel; the last panel's go to plan->last. Each
- * tile is loaded as soon as the one before it was used for the last time: without that, a core that
- * runs two threads has half the rate. */
-DI_INLINE void di_amx_multiply(const di_amx_block *b, const di_amx_plan *plan,
-                               const di_amx_panel *p, const di_amx_ahead *ahead, int row, int rows,
-                               int columns)
+ * tile is loaded once its predecessor was used for the last time, and input rows are prefetched a
+ * step before: 6 to 13% faster than without where two threads share a core. */
+DI_INLINE void di_amx_multiply(const di_amx_plan *plan, const di_amx_panel *p,
+                               const char *next_sums, int row, int rows, int columns)
 {
     const char *x = plan->x + row * DI_AMX_GROUPS * DI_AMX_TILE;
     const char *w = plan->panel;
@@ -504,7 +492,7 @@ DI_INLINE void di_amx_multiply(const di_amx_block *b, const di_amx_plan *plan,
             _tile_loadd(5, x + DI_AMX_TILE, 64);
             di_prefetch_half_tile(x + 7 * DI_AMX_TILE / 2);
         }
-        di_amx_prefetch(b, plan, ahead, g, rows, columns);
+        di_prefetch_sums(plan, next_sums, g, rows, columns);
     }
     _tile_dpbf16ps(0, 4, 6);
     if (columns == 2)
@@ -513,8 +501,8 @@ DI_INLINE void di_amx_multiply(const di_amx_block *b, const di_amx_plan *plan,
         _tile_dpbf16ps(2, 5, 6);
     if (rows == 2 && columns == 2)
         _tile_dpbf16ps(3, 5, 7);
-    di_amx_prefetch(b, plan, ahead, p->n_groups - 1, rows, columns);
-    if (p->k0 + DI_AMX_DEPTH < b->k)
+    di_prefetch_sums(plan, next_sums, p->n_groups - 1, rows, columns);
+    if (!p->is_last)
         di_store_tiles(sums, DI_AMX_TILE, sum_next, rows, columns);
     else
         di_store_tiles(plan->last, 2 * DI_AMX_TILE, DI_AMX_TILE, rows, columns);
@@ -545,32 +533,22 @@ static void di_store_results(const di_amx_block *b, const di_amx_plan *plan, con
 /* All rows times the panel. */
 static void di_multiply_panel(const di_amx_block *b, const di_amx_plan *plan, const di_amx_panel *p)
 {
-    const int64_t n_pairs = (plan->n_rows + 1) / 2, n_turns = plan->n_strips * n_pairs;
-    di_amx_ahead ahead = {.k0 = p->k0 + DI_AMX_DEPTH};
-    const bool is_last = ahead.k0 >= b->k;
     atomic_signal_fence(memory_order_seq_cst);
     for (int row = 0; row < plan->n_rows; row += 2) {
-        const int64_t turn = p->strip * n_pairs + row / 2;
         const bool has_two = row + 1 < plan->n_rows;
-        const int next = has_two && row + 2 < plan->n_rows ? row + 2 : 0;
-        if (!is_last) {
-            ahead.begin = (int)(turn * b->n_rows / n_turns);
-            ahead.end = (int)((turn + 1) * b->n_rows / n_turns);
-        }
-        if (p->k0 > 0 && turn + 1 < n_turns)
-            ahead.sums =
-                plan->sums + (2 * (p->strip + (next == 0)) * plan->n_rows + next) * DI_AMX_TILE;
-        else
-            ahead.sums = NULL;
+        const bool is_end = row + 2 >= plan->n_rows; /* the next pair is the next strip's first */
+        const int64_t next = (2 * p->strip + 2 * is_end) * plan->n_rows + (is_end ? 0 : row + 2);
+        const bool has_next = p->k0 > 0 && (!is_end || p->strip + 1 < plan->n_strips);
+        const char *next_sums = has_next ? plan->sums + next * DI_AMX_TILE : NULL;
         if (p->n_columns == 2 && has_two)
-            di_amx_multiply(b, plan, p, &ahead, row, 2, 2);
+            di_amx_multiply(plan, p, next_sums, row, 2, 2);
         else if (p->n_columns == 2)
-            di_amx_multiply(b, plan, p, &ahead, row, 1, 2);
+            di_amx_multiply(plan, p, next_sums, row, 1, 2);
         else if (has_two)
-            di_amx_multiply(b, plan, p, &ahead, row, 2, 1);
+            di_amx_multiply(plan, p, next_sums, row, 2, 1);
         else
-            di_amx_multiply(b, plan, p, &ahead, row, 1, 1);
-        if (is_last)
+            di_amx_multiply(plan, p, next_sums, row, 1, 1);
+        if (p->is_last)
             di_store_results(b, plan, p, row);
     }
 }

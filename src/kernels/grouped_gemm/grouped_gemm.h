@@ -10,6 +10,10 @@
 #include "core/tensor.h"
 #include "kernels/gemm/gemm.h"
 
+/* The AMX kernel has the order blocks32 (gemm_amx.h) for experts of so many assignments and more,
+ * lanes16 for others, whose few rows are not worth a tile. */
+enum { DI_GROUPED_GEMM_AMX_ROWS = 7 };
+
 typedef struct di_grouped_gemm_args {
     const di_bf16 *x; /* rows of k, row stride x_stride */
     int64_t x_stride;

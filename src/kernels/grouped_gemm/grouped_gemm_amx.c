@@ -2,8 +2,8 @@
 #include "kernels/gemm/gemm_amx.h"
 
 /* Columns [begin, end) of assignments first .. last - 1 of one expert, by the other kernel. */
-static void redo(const di_grouped_gemm_args *a, int64_t expert, const int32_t assignments[2],
-                 int64_t begin, int64_t end, int worker)
+static void run_avx512(const di_grouped_gemm_args *a, int64_t expert, const int32_t assignments[2],
+                       int64_t begin, int64_t end, int worker)
 {
     di_grouped_gemm_args one = *a;
     one.weights = a->weights + expert;
@@ -18,14 +18,14 @@ static void redo_odd(const di_grouped_gemm_args *a, const di_amx_block *b, int64
     for (int32_t r = 0; r < b->n_rows; r++) {
         const int32_t one[2] = {first + r, first + r + 1};
         if (b->is_odd_row[r])
-            redo(a, expert, one, b->begin, b->end, worker);
+            run_avx512(a, expert, one, b->begin, b->end, worker);
     }
     if (!b->has_odd_columns)
         return;
     const int32_t all[2] = {first, first + b->n_rows};
     int64_t begin, end = b->begin;
     while (di_next_odd_columns(b, end, &begin, &end))
-        redo(a, expert, all, begin, end, worker);
+        run_avx512(a, expert, all, begin, end, worker);
 }
 
 /* Columns [begin, end) of one expert, for all its assignments. */
@@ -33,6 +33,10 @@ static void expert_columns(const di_grouped_gemm_args *a, int64_t expert, int64_
                            int64_t end, int worker, di_amx_block *b)
 {
     const int32_t last = a->expert_begin[expert + 1];
+    if (last - a->expert_begin[expert] < DI_GROUPED_GEMM_AMX_ROWS) {
+        run_avx512(a, expert, a->expert_begin + expert, begin, end, worker);
+        return;
+    }
     b->codes = a->weights[expert]->codes;
     b->scales = a->weights[expert]->scales;
     for (int32_t first = a->expert_begin[expert]; first < last; first += DI_AMX_ROWS) {
