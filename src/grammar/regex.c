@@ -7,7 +7,8 @@
 #include "grammar/regex_parts.h"
 #include "text/utf8.h"
 
-enum { DEFAULT_DEPTH = 200, NO_CODE = UINT32_MAX };
+enum { DEFAULT_DEPTH = 200, MAX_RANGES = 1 << 20 };
+#define NO_CODE UINT32_MAX
 
 uint32_t di_regex_peek(const di_regex_parser *p)
 {
@@ -40,6 +41,15 @@ di_status di_regex_unexpected(const di_regex_parser *p, const char *wanted)
                          wanted);
 }
 
+di_status di_regex_charge(di_regex_parser *p, di_charset set)
+{
+    p->n_ranges += set.n;
+    if (p->n_ranges > MAX_RANGES)
+        return DI_REGEX_FAIL(DI_ERR_UNSUPPORTED, p->at,
+                             "the pattern has more than %d ranges of characters", MAX_RANGES);
+    return DI_OK;
+}
+
 static di_status push(di_regex_parser *p, di_regex_item item)
 {
     DI_TRY(DI_GROW(&p->stack, &p->stack_cap, p->n_stack + 1));
@@ -50,6 +60,7 @@ static di_status push(di_regex_parser *p, di_regex_item item)
 static di_status set_item(di_regex_parser *p, di_charset set, di_regex_item *out)
 {
     const di_expr *expr;
+    DI_TRY(di_regex_charge(p, set));
     DI_TRY(di_expr_chars(p->arena, set, &expr));
     *out = di_regex_item_plain(expr);
     return DI_OK;

@@ -117,6 +117,7 @@ static di_status property(di_regex_parser *p, size_t start, bool negate, di_char
     const di_status status = di_unicode_property(p->arena, name, set);
     if (status != DI_OK)
         return di_fail_within(status, "regular expression, position %zu", start);
+    DI_TRY(di_regex_charge(p, *set));
     return negate ? di_charset_complement(p->arena, *set, set) : DI_OK;
 }
 

@@ -53,6 +53,7 @@ typedef struct di_regex_parser {
     di_regex_name *names; /* owned */
     size_t n_names, names_cap;
     di_charset_builder builder;
+    size_t n_ranges; /* of all sets so far */
 } di_regex_parser;
 
 /* The next code point; UINT32_MAX at the end. */
@@ -64,6 +65,9 @@ const char *di_regex_found(const di_regex_parser *p, size_t at, char buf[static 
 DI_WARN_UNUSED di_status di_regex_unexpected(const di_regex_parser *p, const char *wanted);
 #define DI_REGEX_FAIL(code, at, fmt, ...)                                                          \
     di_fail((code), "regular expression, position %zu: " fmt, (at)__VA_OPT__(, ) __VA_ARGS__)
+
+/* Counts the ranges of one set more: short patterns (\p{L}\p{L}...) can name large sets. */
+DI_WARN_UNUSED di_status di_regex_charge(di_regex_parser *p, di_charset set);
 
 /* After a backslash, whose position is `start`: the set that the escape stands for, and its only
  * member, UINT32_MAX if it is a set such as \d. in_class: \b is a backspace, \- a dash. */

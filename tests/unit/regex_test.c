@@ -427,6 +427,14 @@ static void bombs(void **state)
     fill(&text, "(", 8, "a))))))))");
     assert_int_equal(parse_text(&text, 8, &expr, &arena), DI_OK);
     assert_int_equal(parse_text(&text, 7, &expr, &arena), DI_ERR_UNSUPPORTED);
+    fill(&text, "\\p{L}", 60000, "");
+    assert_int_equal(parse_text(&text, 0, &expr, &arena), DI_ERR_UNSUPPORTED);
+    assert_non_null(strstr(di_last_error(), "more than 1048576 ranges"));
+    fill(&text, "[", 1, "");
+    for (int i = 0; i < 60000; i++)
+        assert_int_equal(di_buf_puts(&text, "\\P{L}"), DI_OK);
+    assert_int_equal(parse_text(&text, 0, &expr, &arena), DI_ERR_UNSUPPORTED);
+    di_arena_reset(&arena);
     fill(&text, "^", 60000, "a");
     assert_int_equal(parse_text(&text, 0, &expr, &arena), DI_OK);
     assert_true(di_expr_oracle(expr, NULL, 0, "ab", 2));
