@@ -118,6 +118,8 @@ di_status di_json_schema_parse(di_grammar_builder *builder, const char *text, si
     di_strmap_free(&js.empty_goals);
     di_strmap_free(&js.patterns);
     di_strmap_free(&js.made);
+    di_strmap_free(&js.known);
+    free(js.known_items);
     di_arena_free(&js.scratch);
     return status;
 }

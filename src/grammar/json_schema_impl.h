@@ -135,6 +135,10 @@ typedef struct di_js {
     struct di_js_pattern **pattern_items;
     size_t n_patterns, cap_patterns;
 
+    /* json_schema_rules.c: expressions that stand in several places */
+    di_strmap known; /* what they say -> number */
+    const di_expr **known_items;
+    size_t n_known, cap_known;
     di_js_rules *rules;
 } di_js;
 
@@ -282,6 +286,9 @@ DI_WARN_UNUSED di_status di_js_any_char(di_js *js, const di_expr **out);
  * writes it. */
 DI_WARN_UNUSED di_status di_js_any_content(di_js *js, const di_expr **out);
 DI_WARN_UNUSED di_status di_js_not_ascii(di_js *js, const di_expr **out);
+/* An expression by a key of any bytes: NULL if it is not known. */
+const di_expr *di_js_known(const di_js *js, const di_buf *key);
+DI_WARN_UNUSED di_status di_js_keep(di_js *js, const di_buf *key, const di_expr *expr);
 /* The expression, as a rule of its own if it is more than a few states: for several uses. */
 DI_WARN_UNUSED di_status di_js_share(di_js *js, const char *name, const di_expr *expr,
                                      const di_expr **out);

@@ -9,6 +9,7 @@ typedef struct trie {
     struct trie_node {
         uint32_t first, last; /* names below it: [first, last) */
         uint32_t at;          /* bytes of them that are read */
+        bool is_tail;         /* the rest of one name, after others have parted */
     } * nodes;
     size_t n_nodes, cap_nodes;
     di_dfa_edge *edges;
@@ -57,6 +58,7 @@ static di_status add_node(trie *t, struct trie_node node)
 static di_status expand_node(trie *t, size_t number)
 {
     struct trie_node node = t->nodes[number];
+    const uint32_t node_n = node.last - node.first;
     uint32_t next = 0; /* code points below it have their edges */
     DI_TRY(DI_GROW(&t->states, &t->cap_states, number + 1));
     di_dfa_state *state = &t->states[number];
@@ -75,7 +77,8 @@ static di_status expand_node(trie *t, size_t number)
         if (code > next)
             DI_TRY(add_gap(t, next, code - 1));
         DI_TRY(add_edge(t, code, code, (uint32_t)t->n_nodes));
-        DI_TRY(add_node(t, (struct trie_node){node.first, end, node.at + n}));
+        DI_TRY(add_node(t, (struct trie_node){node.first, end, node.at + n,
+                                              end - node.first == 1 && node_n > 1}));
         next = code + 1;
         node.first = end;
     }
@@ -87,9 +90,9 @@ static di_status expand_node(trie *t, size_t number)
 
 static di_status build_trie(di_js *js, trie *t, uint32_t n_names)
 {
-    DI_TRY(add_node(t, (struct trie_node){0, n_names, 0}));
+    DI_TRY(add_node(t, (struct trie_node){0, n_names, 0, false}));
     if (t->is_complement)
-        DI_TRY(add_node(t, (struct trie_node){0, 0, 0}));
+        DI_TRY(add_node(t, (struct trie_node){0, 0, 0, false}));
     for (size_t i = 0; i < t->n_nodes; i++) {
         if (t->n_nodes > js->limits.max_states)
             return di_fail(DI_ERR_UNSUPPORTED, "more than %u states", js->limits.max_states);
@@ -225,23 +228,54 @@ static di_status node_key(di_js *js, const trie *t, size_t number, const di_expr
     return di_expr_alt(js->arena, parts, n, out);
 }
 
+/* The rest of one name that many objects may declare: one rule for all. */
+static di_status tail_key(const trie *t, size_t number, di_buf *key)
+{
+    const struct trie_node node = t->nodes[number];
+    const di_js_name name = t->names[node.first];
+    DI_TRY(di_buf_puts(key, "t"));
+    return di_buf_append(key, name.text + node.at, name.len - node.at);
+}
+
+/* Tails that are known already, and the nodes below them, which are not needed then. */
+static di_status find_tails(const di_js *js, const trie *t, const di_expr **nodes)
+{
+    for (size_t i = 0; i < t->n_nodes; i++) {
+        if (t->nodes[i].is_tail && nodes[i] == NULL) {
+            DI_BUF_AUTO key = {0};
+            DI_TRY(tail_key(t, i, &key));
+            nodes[i] = di_js_known(js, &key);
+        }
+        const di_dfa_state *state = &t->states[i];
+        for (uint32_t k = 0; nodes[i] != NULL && k < state->n_edges; k++)
+            nodes[t->edges[state->first_edge + k].target] = nodes[i];
+    }
+    return DI_OK;
+}
+
 static di_status trie_key(di_js *js, const trie *t, const di_expr **out)
 {
     enum { CHAIN = 32 }; /* rules in between: deep expressions are hard on whoever walks them */
     const di_expr **nodes;
-    DI_TRY(DI_ARENA_NEW(&js->scratch, t->n_nodes, &nodes));
+    DI_TRY(DI_ARENA_ZNEW(&js->scratch, t->n_nodes, &nodes));
+    DI_TRY(find_tails(js, t, nodes));
     for (size_t i = t->n_nodes; i-- > 0;) {
-        if (i == 1)
+        if (i == 1 || nodes[i] != NULL)
             continue;
         DI_TRY(node_key(js, t, i, nodes, &nodes[i]));
-        if (t->nodes[i].at % CHAIN == CHAIN - 1)
+        if (t->nodes[i].is_tail || t->nodes[i].at % CHAIN == CHAIN - 1)
             DI_TRY(di_js_share(js, "name", nodes[i], &nodes[i]));
+        if (t->nodes[i].is_tail) {
+            DI_BUF_AUTO key = {0};
+            DI_TRY(tail_key(t, i, &key));
+            DI_TRY(di_js_keep(js, &key, nodes[i]));
+        }
     }
     *out = nodes[0];
     return DI_OK;
 }
 
-di_status di_js_other_key(di_js *js, const di_js_name *names, size_t n, const di_expr **out)
+static di_status make_other_key(di_js *js, const di_js_name *names, size_t n, const di_expr **out)
 {
     trie t = {.is_complement = true};
     di_status status = start_trie(js, names, n, &t);
@@ -250,4 +284,20 @@ di_status di_js_other_key(di_js *js, const di_js_name *names, size_t n, const di
     free_trie(&t);
     DI_TRY(status);
     return di_js_quoted(js, *out, out);
+}
+
+di_status di_js_other_key(di_js *js, const di_js_name *names, size_t n, const di_expr **out)
+{
+    DI_BUF_AUTO key = {0};
+    DI_TRY(di_buf_puts(&key, "n"));
+    for (size_t i = 0; i < n; i++) {
+        DI_TRY(di_buf_append(&key, &names[i].len, sizeof names[i].len));
+        DI_TRY(di_buf_append(&key, names[i].text, names[i].len));
+    }
+    *out = di_js_known(js, &key);
+    if (*out != NULL)
+        return DI_OK;
+    DI_TRY(make_other_key(js, names, n, out));
+    DI_TRY(di_js_share(js, "name", *out, out));
+    return di_js_keep(js, &key, *out);
 }

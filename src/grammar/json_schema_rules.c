@@ -270,6 +270,20 @@ static di_status once(di_js *js, const char *name, const di_expr *expr, const di
     return DI_OK;
 }
 
+const di_expr *di_js_known(const di_js *js, const di_buf *key)
+{
+    int64_t number;
+    return di_strmap_get(&js->known, di_buf_str(key), key->len, &number) ? js->known_items[number]
+                                                                         : NULL;
+}
+
+di_status di_js_keep(di_js *js, const di_buf *key, const di_expr *expr)
+{
+    DI_TRY(DI_GROW(&js->known_items, &js->cap_known, js->n_known + 1));
+    js->known_items[js->n_known] = expr;
+    return di_strmap_put(&js->known, di_buf_str(key), key->len, (int64_t)js->n_known++, NULL);
+}
+
 di_status di_js_share(di_js *js, const char *name, const di_expr *expr, const di_expr **out)
 {
     *out = expr;

@@ -260,7 +260,7 @@ static di_dfa_distance expr_lengths(const di_expr *expr)
     }
 }
 
-static di_status emit_patterns(di_js *js, const string_facts *f, const di_expr **out)
+static di_status make_patterns(di_js *js, const string_facts *f, const di_expr **out)
 {
     uint32_t min = f->min, max = f->max;
     *out = di_expr_nothing();
@@ -283,6 +283,24 @@ static di_status emit_patterns(di_js *js, const string_facts *f, const di_expr *
     else
         DI_TRY(di_expr_from_dfa(js->arena, dfa, &expr));
     return di_js_quoted(js, expr, out);
+}
+
+/* The same patterns and lengths are one rule. */
+static di_status emit_patterns(di_js *js, const string_facts *f, const di_expr **out)
+{
+    DI_BUF_AUTO key = {0};
+    const uint64_t numbers[] = {'s', f->min, f->max, f->n_have};
+    if (f->n_not_texts > 0)
+        return make_patterns(js, f, out);
+    DI_TRY(di_buf_append(&key, numbers, sizeof numbers));
+    DI_TRY(di_buf_append(&key, f->have, f->n_have * sizeof(di_js_pattern *)));
+    DI_TRY(di_buf_append(&key, f->have_not, f->n_have_not * sizeof(di_js_pattern *)));
+    *out = di_js_known(js, &key);
+    if (*out != NULL)
+        return DI_OK;
+    DI_TRY(make_patterns(js, f, out));
+    DI_TRY(di_js_share(js, "string", *out, out));
+    return di_js_keep(js, &key, *out);
 }
 
 static di_status emit_lengths(di_js *js, const string_facts *f, const di_expr **out)
