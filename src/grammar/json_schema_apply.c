@@ -282,17 +282,19 @@ static uint32_t types_of(const di_js_shapes *shapes)
     return types;
 }
 
-/* oneOf without what cannot be negated is anyOf, if lenient. */
-static di_status exclude(di_js *js, const di_sj_value *other, const di_sj_value *at,
-                         di_js_shapes *branch)
+/* Takes out of a branch what satisfies another one as well, which only values of `types` do. oneOf
+ * without what cannot be negated is anyOf, if lenient. */
+static di_status exclude(di_js *js, const di_sj_value *other, uint32_t types, di_js_shapes *branch)
 {
-    di_js_shapes before;
-    DI_TRY(di_js_shapes_copy(js, branch, &before));
-    const di_status status = di_js_apply(js, di_js_negate(di_js_lit_of(other)), branch);
-    if (status != DI_ERR_UNSUPPORTED || js->is_under_not || !js->options->lenient)
-        return status;
-    *branch = before;
-    return di_js_refuse_failed(js, at, status);
+    di_js_shapes overlap;
+    DI_TRY(di_js_shapes_copy(js, branch, &overlap));
+    di_js_restrict(&overlap, types);
+    const di_status status = di_js_apply(js, di_js_negate(di_js_lit_of(other)), &overlap);
+    if (status == DI_ERR_UNSUPPORTED && !js->is_under_not && js->options->lenient)
+        return di_js_refuse_failed(js, other->parent, status);
+    DI_TRY(status);
+    di_js_restrict(branch, ~types);
+    return di_js_shapes_append(js, branch, &overlap);
 }
 
 static di_status apply_one_of(di_js *js, const di_sj_value *at, di_js_shapes *shapes)
@@ -307,11 +309,11 @@ static di_status apply_one_of(di_js *js, const di_sj_value *at, di_js_shapes *sh
         for (uint32_t j = 0; j < at->n && branch.n > 0; j++) {
             const di_js_lit both[] = {di_js_lit_of(&at->items[i < j ? i : j]),
                                       di_js_lit_of(&at->items[i < j ? j : i])};
-            bool is_disjoint = i == j;
-            if (!is_disjoint)
-                DI_TRY(di_js_is_empty(js, both, 2, types, &is_disjoint));
-            if (!is_disjoint)
-                DI_TRY(exclude(js, &at->items[j], at, &branch));
+            uint32_t overlap = 0;
+            if (i != j)
+                DI_TRY(di_js_types_left(js, both, 2, types, &overlap));
+            if (overlap != 0)
+                DI_TRY(exclude(js, &at->items[j], overlap, &branch));
         }
         DI_TRY(di_js_shapes_append(js, &result, &branch));
     }

@@ -306,7 +306,7 @@ di_status di_js_array_is_empty(di_js *js, const di_js_view *view, bool *out)
     for (uint32_t i = 0; i < a.min && i < ITEMS_MOST && !*out; i++) {
         di_js_lits lits;
         DI_TRY(di_js_item_lits(js, view, i, &lits));
-        DI_TRY(di_js_is_empty(js, lits.items, lits.n, DI_JS_ANY, out));
+        DI_TRY(di_js_is_empty(js, lits.items, lits.n, out));
     }
     return DI_OK;
 }

@@ -84,14 +84,6 @@ static bool is_false(const di_js_lits *lits)
 
 /* ---- a shape */
 
-static bool has_kind(const di_js_view *view, di_js_fact_kind kind)
-{
-    for (size_t i = 0; i < view->n_facts; i++)
-        if (view->facts[i]->kind == kind)
-            return true;
-    return false;
-}
-
 static di_status view_of(di_js *js, const di_js_lit *lits, size_t n, const di_js_shape *shape,
                          di_js_view *view)
 {
@@ -168,7 +160,7 @@ static di_status are_disjoint(di_js *js, const di_sj_value *at, bool *out)
     for (uint32_t i = 0; i < at->n && *out; i++)
         for (uint32_t j = i + 1; j < at->n && *out; j++) {
             const di_js_lit both[] = {di_js_lit_of(&at->items[i]), di_js_lit_of(&at->items[j])};
-            DI_TRY(di_js_is_empty(js, both, 2, DI_JS_ANY, out));
+            DI_TRY(di_js_is_empty(js, both, 2, out));
         }
     return DI_OK;
 }
@@ -296,69 +288,71 @@ di_status di_js_emit_rest(di_js *js)
     return DI_OK;
 }
 
-/* ---- emptiness */
+/* ---- types that are left */
 
-static di_status shape_is_empty(di_js *js, const di_js_view *view, bool *out)
+/* The types of which a shape may have values. */
+static di_status types_of_shape(di_js *js, const di_js_view *view, uint32_t *out)
 {
     const uint32_t types = view->shape->types;
-    *out = false;
-    if (has_kind(view, DI_JS_FACT_CONST) || has_kind(view, DI_JS_FACT_ENUM)) {
-        bool is_finite;
-        const di_sj_value **values;
-        size_t n;
-        DI_TRY(di_js_shape_values(js, view, &is_finite, &values, &n));
-        if (is_finite) {
-            *out = n == 0;
-            return DI_OK;
-        }
+    const di_sj_value **values = NULL;
+    bool is_finite, is_empty;
+    size_t n;
+    DI_TRY(di_js_shape_values(js, view, &is_finite, &values, &n));
+    *out = is_finite ? 0 : types;
+    for (size_t i = 0; is_finite && i < n; i++)
+        *out |= di_js_type_of(values[i]);
+    if (is_finite)
+        return DI_OK;
+    if ((types & DI_JS_NUMBER) != 0 && di_js_number_is_empty(view))
+        *out &= ~(uint32_t)DI_JS_NUMBER;
+    if (types & DI_JS_STRING) {
+        DI_TRY(di_js_string_is_empty(js, view, &is_empty));
+        *out &= is_empty ? ~(uint32_t)DI_JS_STRING : DI_JS_ANY;
     }
-    if (types & (DI_JS_NULL | DI_JS_BOOL | DI_JS_NUMBER)) {
-        *out = (types & DI_JS_NUMBER) == types && di_js_number_is_empty(view);
-        if (!*out)
-            return DI_OK;
+    if (types & DI_JS_ARRAY) {
+        DI_TRY(di_js_array_is_empty(js, view, &is_empty));
+        *out &= is_empty ? ~(uint32_t)DI_JS_ARRAY : DI_JS_ANY;
     }
-    *out = true;
-    if (types & DI_JS_STRING)
-        DI_TRY(di_js_string_is_empty(js, view, out));
-    if (*out && (types & DI_JS_ARRAY))
-        DI_TRY(di_js_array_is_empty(js, view, out));
-    if (*out && (types & DI_JS_OBJECT))
-        DI_TRY(di_js_object_is_empty(js, view, out));
+    if (types & DI_JS_OBJECT) {
+        DI_TRY(di_js_object_is_empty(js, view, &is_empty));
+        *out &= is_empty ? ~(uint32_t)DI_JS_OBJECT : DI_JS_ANY;
+    }
     return DI_OK;
 }
 
-static di_status find_empty(di_js *js, const di_js_lits *lits, uint32_t types, bool *out)
+/* What cannot be told counts as possible. */
+static di_status find_types(di_js *js, const di_js_lits *lits, uint32_t types, uint32_t *out)
 {
     di_js_shapes shapes;
-    *out = false;
     di_status status = di_js_expand(js, lits->items, lits->n, &shapes);
-    if (status == DI_OK) {
-        *out = true;
+    if (status == DI_OK)
         di_js_restrict(&shapes, types);
-    }
-    for (size_t i = 0; status == DI_OK && i < shapes.n && *out; i++) {
+    *out = 0;
+    for (size_t i = 0; status == DI_OK && i < shapes.n && *out != types; i++) {
         di_js_view view;
+        uint32_t more = 0;
         DI_TRY(view_of(js, lits->items, lits->n, &shapes.items[i], &view));
-        status = shape_is_empty(js, &view, out);
+        status = types_of_shape(js, &view, &more);
+        *out |= more;
     }
     if (status != DI_ERR_UNSUPPORTED)
         return status;
     js->is_named = false;
-    *out = false;
+    *out = types;
     return DI_OK;
 }
 
-di_status di_js_is_empty(di_js *js, const di_js_lit *lits, size_t n, uint32_t types, bool *out)
+di_status di_js_types_left(di_js *js, const di_js_lit *lits, size_t n, uint32_t types,
+                           uint32_t *out)
 {
     enum { DEPTH_MOST = 6 };
     di_js_lits simple = {0};
     bool is_referred = false;
     int64_t known;
-    *out = false;
     for (size_t i = 0; i < n; i++)
         DI_TRY(simplify(js, lits[i], &simple, &is_referred, 0));
-    *out = is_false(&simple);
-    if (*out || simple.n == 0 || js->empty_depth >= DEPTH_MOST)
+    *out = is_false(&simple) ? 0 : types;
+    if (*out == 0 || simple.n == 0 || js->empty_depth >= DEPTH_MOST)
         return DI_OK;
     di_js_lit *key;
     DI_TRY(DI_ARENA_NEW(&js->scratch, simple.n + 1, &key));
@@ -366,14 +360,22 @@ di_status di_js_is_empty(di_js *js, const di_js_lit *lits, size_t n, uint32_t ty
     key[simple.n] = types;
     const size_t n_bytes = (simple.n + 1) * sizeof *key;
     if (di_strmap_get(&js->empty_goals, (const char *)key, n_bytes, &known)) {
-        *out = known != 0;
+        *out = (uint32_t)known;
         return DI_OK;
     }
     /* Not empty as far as its own parts are concerned. */
-    DI_TRY(di_strmap_put(&js->empty_goals, (const char *)key, n_bytes, 0, NULL));
+    DI_TRY(di_strmap_put(&js->empty_goals, (const char *)key, n_bytes, types, NULL));
     js->empty_depth++;
-    const di_status status = find_empty(js, &simple, types, out);
+    const di_status status = find_types(js, &simple, types, out);
     js->empty_depth--;
     DI_TRY(status);
     return di_strmap_put(&js->empty_goals, (const char *)key, n_bytes, *out, NULL);
+}
+
+di_status di_js_is_empty(di_js *js, const di_js_lit *lits, size_t n, bool *out)
+{
+    uint32_t types;
+    DI_TRY(di_js_types_left(js, lits, n, DI_JS_ANY, &types));
+    *out = types == 0;
+    return DI_OK;
 }

@@ -126,7 +126,7 @@ typedef struct di_js {
     di_strmap goals; /* level and literals -> number of the emission */
     di_js_emission **emissions;
     size_t n_emissions, cap_emissions;
-    di_strmap empty_goals; /* literals and types -> known to be empty or not */
+    di_strmap empty_goals; /* literals and types -> types that are left */
     uint32_t depth, empty_depth;
     di_strmap made; /* ids of schemas -> id of one made of them, json_schema_array.c */
 
@@ -206,9 +206,11 @@ DI_WARN_UNUSED di_status di_js_emit(di_js *js, const di_js_lit *lits, size_t n, 
                                     const di_expr **out);
 /* The goals that were only referred to. */
 DI_WARN_UNUSED di_status di_js_emit_rest(di_js *js);
-/* Certainly no value of these types: a quick look that may miss some. */
-DI_WARN_UNUSED di_status di_js_is_empty(di_js *js, const di_js_lit *lits, size_t n, uint32_t types,
-                                        bool *out);
+/* Of `types` those that may have values: a quick look that may name too many. */
+DI_WARN_UNUSED di_status di_js_types_left(di_js *js, const di_js_lit *lits, size_t n,
+                                          uint32_t types, uint32_t *out);
+/* Certainly no value at all. */
+DI_WARN_UNUSED di_status di_js_is_empty(di_js *js, const di_js_lit *lits, size_t n, bool *out);
 
 /* What the facts of one shape say, collected. */
 typedef struct di_js_view {

@@ -418,6 +418,38 @@ static di_status negate_value_keyword(const negation * not, const di_sj_value *a
     }
 }
 
+/* The types that a keyword says something about. */
+static uint32_t types_about(di_js_keyword keyword)
+{
+    switch (keyword) {
+    case DI_JS_KEY_PROPERTIES:
+    case DI_JS_KEY_PATTERN_PROPERTIES:
+    case DI_JS_KEY_ADDITIONAL_PROPERTIES:
+    case DI_JS_KEY_PROPERTY_NAMES:
+    case DI_JS_KEY_UNEVALUATED_PROPERTIES:
+    case DI_JS_KEY_DEPENDENT_REQUIRED:
+    case DI_JS_KEY_DEPENDENT_SCHEMAS:
+    case DI_JS_KEY_DEPENDENCIES:
+        return DI_JS_OBJECT;
+    case DI_JS_KEY_PREFIX_ITEMS:
+    case DI_JS_KEY_ITEMS:
+    case DI_JS_KEY_CONTAINS:
+    case DI_JS_KEY_UNIQUE_ITEMS:
+    case DI_JS_KEY_UNEVALUATED_ITEMS:
+        return DI_JS_ARRAY;
+    default:
+        return DI_JS_ANY;
+    }
+}
+
+static bool has_type(const di_js_shapes *shapes, uint32_t types)
+{
+    for (size_t i = 0; i < shapes->n; i++)
+        if (shapes->items[i].types & types)
+            return true;
+    return false;
+}
+
 static di_status negate_schema_keyword(const negation * not, const di_sj_value *at,
                                        di_js_keyword keyword)
 {
@@ -477,7 +509,7 @@ di_status di_js_apply_negation(di_js *js, const di_sj_value *schema, di_js_shape
         const di_sj_value *at = &schema->items[i];
         const di_js_keyword keyword = di_js_keyword_of(at->key, at->key_len);
         if (keyword == DI_JS_KEY_UNKNOWN || (is_only_ref && keyword != DI_JS_KEY_REF) ||
-            !di_js_knows(js, keyword))
+            !di_js_knows(js, keyword) || !has_type(shapes, types_about(keyword)))
             continue;
         DI_TRY(negate_schema_keyword(&not, at, keyword));
     }

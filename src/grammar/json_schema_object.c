@@ -549,7 +549,7 @@ di_status di_js_object_is_empty(di_js *js, const di_js_view *view, bool *out)
         DI_TRY(member_lits(js, &o, &o.members[i], &lits));
         *out = has_false(js, &lits);
         if (!*out)
-            DI_TRY(di_js_is_empty(js, lits.items, lits.n, DI_JS_ANY, out));
+            DI_TRY(di_js_is_empty(js, lits.items, lits.n, out));
     }
     return DI_OK;
 }
