@@ -22,10 +22,10 @@ static inline int di_index_quad(int i)
 /* A group's query channels as integers; returns their unit. */
 static inline float di_index_ints512(const di_bf16 *q, int8_t ints[DI_INDEX_GROUP])
 {
-    uint32_t largest = 0;
-    for (int i = 0; i < DI_INDEX_GROUP; i++)
-        largest = (q[i] & 0x7fffu) > largest ? q[i] & 0x7fffu : largest;
-    const float unit = di_index_unit(largest);
+    const __m512i sizes = _mm512_and_si512(_mm512_loadu_si512(q), _mm512_set1_epi16(0x7fff));
+    const __m512i pairs = _mm512_max_epu16(sizes, _mm512_srli_epi32(sizes, 16));
+    const float unit =
+        di_index_unit(_mm512_reduce_max_epu32(_mm512_and_si512(pairs, _mm512_set1_epi32(0xffff))));
     const __mmask16 all = unit > 0.0f ? 0xffff : 0;
     for (int i = 0; i < DI_INDEX_GROUP; i += 16) {
         const __m512 x = _mm512_div_ps(di_load_bf16_512(q + i), _mm512_set1_ps(unit));

@@ -103,6 +103,28 @@ static way later(way a, way b)
     return a > b ? a : b;
 }
 
+/* A group's numbers, shifted, as the quads of one head of a block; returns their sum. */
+static int32_t store_quads(const int8_t ints[DI_INDEX_GROUP], int shift, int8_t *quads)
+{
+    /* of each 8 channels the even ones, then of each the odd ones */
+    const __m256i order =
+        _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 1, 3, 5, 7, 9,
+                         11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    const __m256i keep = _mm256_set1_epi8((char)(0xff >> shift));
+    const __m256i x =
+        _mm256_permutexvar_epi8(order, _mm256_loadu_si256((const __m256i *)(const void *)ints));
+    const __m256i numbers = _mm256_sll_epi16(_mm256_and_si256(x, keep), _mm_cvtsi32_si128(shift));
+    int32_t words[DI_INDEX_QUADS], sums[DI_INDEX_QUADS], sum = 0;
+    _mm256_storeu_si256((__m256i *)(void *)words, numbers);
+    _mm256_storeu_si256((__m256i *)(void *)sums,
+                        _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), numbers));
+    for (int i = 0; i < DI_INDEX_QUADS; i++) {
+        memcpy(quads + i * HEADS * 4, &words[i], sizeof words[i]);
+        sum += sums[i];
+    }
+    return sum;
+}
+
 static void prepare_head(const di_bf16 *q, int64_t n_groups, int64_t head, queries *out)
 {
     int8_t ints[GROUPS][DI_INDEX_GROUP];
@@ -117,13 +139,8 @@ static void prepare_head(const di_bf16 *q, int64_t n_groups, int64_t head, queri
     out->whole_starts[head] = 0;
     for (int64_t g = 0; g < n_groups; g++) {
         const int64_t at = (block * n_groups + g) * HEADS;
-        int32_t sum = 0;
-        for (int i = 0; i < DI_INDEX_GROUP; i++) {
-            const int number = ints[g][i] * (1 << shifts[g]);
-            const int64_t quad = at * DI_INDEX_QUADS + di_index_quad(i) * HEADS + place;
-            out->bytes[4 * quad + i % 8 / 2] = (int8_t)number;
-            sum += number;
-        }
+        const int32_t sum =
+            store_quads(ints[g], shifts[g], out->bytes + at * DI_INDEX_GROUP + place * 4);
         out->units[at + place] = units[g];
         out->starts[at + place] = -KEY_OFFSET * sum;
         out->whole_starts[head] += -KEY_OFFSET * sum;
@@ -309,16 +326,22 @@ static void prepare_keys(const tile *tiles, int64_t n_groups, way queries_way, k
     }
 }
 
-/* Asks for the tile of entries `first` on, if there is such. */
-static inline void prefetch_tile(const di_index_logits_args *a, int64_t row, int64_t first)
+/* Asks for eighth `part` of the 64 entries `first` on: as many lines as the time of a block of
+ * heads brings from memory. Inlined, since gcc drops calls of functions that do nothing else. */
+static inline __attribute__((always_inline)) void prefetch_part(const di_index_logits_args *a,
+                                                                int64_t row, int64_t first,
+                                                                int64_t part)
 {
+    enum { PART = DI_INDEX_KEYS / 2 };
     tile t;
+    first += part / 2 * DI_INDEX_KEYS;
     if (first + DI_INDEX_KEYS > a->n_visible[row] || !find_tile(a, row, first, &t))
         return;
-    for (int64_t i = 0; i < DI_INDEX_KEYS * t.code_stride; i += 64)
-        _mm_prefetch((const char *)t.codes + i, _MM_HINT_T0);
-    for (int64_t i = 0; i < DI_INDEX_KEYS * t.scale_stride; i += 64)
-        _mm_prefetch((const char *)t.scales + i, _MM_HINT_T0);
+    const uint8_t *codes = t.codes + part % 2 * PART * t.code_stride;
+    for (int64_t i = 0; i < PART * t.code_stride; i += 64)
+        _mm_prefetch((const char *)codes + i, _MM_HINT_T1);
+    for (int64_t i = 0; i < DI_INDEX_KEYS * t.scale_stride && part % 2 == 0; i += 64)
+        _mm_prefetch((const char *)t.scales + i, _MM_HINT_T1);
 }
 
 /* ------------------------------------------------------------------- scores */
@@ -463,9 +486,10 @@ static void score_keys(const di_index_logits_args *a, const queries *q, int64_t 
         sums[t] = _mm512_setzero_ps();
     }
     prepare_keys(tiles, n_groups, q->last_way, &k);
-    for (int64_t block = 0; block * HEADS < a->n_heads; block++) {
-        if (block < TILES) /* of the next item */
-            prefetch_tile(a, row, first + ITEM_KEYS + block * DI_INDEX_KEYS);
+    const int64_t n_blocks = padded_heads(a) / HEADS;
+    for (int64_t block = 0; block < n_blocks; block++) {
+        for (int64_t i = 8 * block / n_blocks; i < 8 * (block + 1) / n_blocks; i++)
+            prefetch_part(a, row, first + ITEM_KEYS, i);
         add[later(k.way, q->ways[block])](q, &k, block, n_groups, sums);
     }
     for (int t = 0; t < TILES; t++)
