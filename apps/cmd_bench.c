@@ -15,7 +15,7 @@ typedef struct shared_args {
     double seconds;
 } shared_args;
 
-enum { KEY_CONFIG = 0x500, KEY_ISA, KEY_KERNEL, KEY_INVARIANT };
+enum { KEY_CONFIG = 0x500, KEY_ISA, KEY_KERNEL, KEY_INVARIANT, KEY_PIN };
 
 static const struct argp_option shared_options[] = {
     {"config", KEY_CONFIG, "FILE", 0,
@@ -24,6 +24,8 @@ static const struct argp_option shared_options[] = {
     {"kernel", KEY_KERNEL, "OP=NAME", 0, "force one operation's kernel (may be repeated)"},
     {"batch-invariant", KEY_INVARIANT, "on|off", 0,
      "whether results must not depend on what else runs, which decides on the kernels; default on"},
+    {"pin", KEY_PIN, "auto|on|off", 0,
+     "each thread stays on a core of its own; auto (default): where they take all cores"},
     {NULL},
 };
 
@@ -41,6 +43,9 @@ static error_t parse_shared(int key, char *arg, struct argp_state *state)
         return di_args_add_kernel(state, arg, &args->kernels, &args->options);
     case KEY_INVARIANT:
         args->options.batch_invariant = arg;
+        return 0;
+    case KEY_PIN:
+        args->options.pin = arg;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -206,6 +211,7 @@ typedef struct layers_args {
     shared_args shared;
     di_bench_layers_options bench;
     int64_t batches[MAX_COUNTS], contexts[MAX_COUNTS];
+    const char *json;
 } layers_args;
 
 enum {
@@ -216,7 +222,8 @@ enum {
     KEY_EXPERTS,
     KEY_N_THREADS,
     KEY_STEP_SECONDS,
-    KEY_CEILING_BYTES
+    KEY_CEILING_BYTES,
+    KEY_LAYERS_JSON
 };
 
 static const struct argp_option layers_options[] = {
@@ -231,6 +238,7 @@ static const struct argp_option layers_options[] = {
     {"seconds", KEY_STEP_SECONDS, "S", 0, "for each batch at each context; default 3"},
     {"memory-bytes", KEY_CEILING_BYTES, "N", 0,
      "memory that the ceiling reads; default: four times the last cache"},
+    {"json", KEY_LAYERS_JSON, "FILE", 0, "write the results there too"},
     {NULL},
 };
 
@@ -266,6 +274,9 @@ static error_t parse_layers(int key, char *arg, struct argp_state *state)
     case KEY_CEILING_BYTES:
         return di_args_i64(state, "--memory-bytes", arg, 1 << 20, INT64_C(1) << 40,
                            &args->bench.memory_bytes);
+    case KEY_LAYERS_JSON:
+        args->json = arg;
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -285,13 +296,22 @@ static const struct argp layers_argp = {
 static di_exit bench_layers(int argc, char **argv)
 {
     layers_args args = {.bench.go_on = go_on};
+    di_out_file json = {NULL};
     di_exit code = DI_EXIT_OK;
     if (di_args_parse(&layers_argp, 0, argc, argv, &args, &code)) {
-        args.bench.config = args.shared.config;
-        args.bench.batches = args.batches;
-        args.bench.contexts = args.contexts;
-        code = finish(di_bench_layers(&args.shared.options, &args.bench, stdout));
+        if (args.json != NULL)
+            code = di_out_file_open(args.json, &json);
+        if (code == DI_EXIT_OK) {
+            args.bench.config = args.shared.config;
+            args.bench.batches = args.batches;
+            args.bench.contexts = args.contexts;
+            args.bench.json = json.file;
+            code = finish(di_bench_layers(&args.shared.options, &args.bench, stdout));
+        }
+        if (code == DI_EXIT_OK && args.json != NULL)
+            code = di_out_file_commit(&json);
     }
+    di_out_file_abandon(&json);
     free(args.shared.kernels);
     return code;
 }

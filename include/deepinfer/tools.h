@@ -227,6 +227,7 @@ typedef struct di_bench_layers_options {
     const char *config;        /* a config.json whose shape to run; NULL: the released model's */
     double seconds;            /* for each batch at each context; 0 = 3 */
     int64_t memory_bytes;      /* for the memory's ceiling; 0: four times the last cache */
+    FILE *json;                /* the results once more; NULL: nowhere */
     bool (*go_on)(void *user); /* asked between steps; false: DI_ERR_CANCELLED. NULL: go on */
     void *user;
 } di_bench_layers_options;

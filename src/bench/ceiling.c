@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "bench/stay.h"
 
 typedef struct loop {
     di_ceiling ceiling;
@@ -179,10 +180,10 @@ static void print_line(const di_ceilings *c, FILE *out)
         fprintf(out, "%s %s %.1f %s", i ? "," : "", di_ceiling_name((di_ceiling)i),
                 c->rate[i] * 1e-9, is_bytes ? "GB/s" : "Gop/s");
     }
-    fputc('\n', out);
+    fputs(c->is_pinned ? "; pinned\n" : "\n", out);
 }
 
-di_status di_ceilings_of_pools(di_pool *const *pools, int n, int64_t bytes, double seconds,
+di_status di_ceilings_of_teams(const di_team *teams, int n, int64_t bytes, double seconds,
                                FILE *out, di_ceilings *ceilings)
 {
     di_bench_memory large = {.data = NULL}, small = {.data = NULL};
@@ -194,7 +195,11 @@ di_status di_ceilings_of_pools(di_pool *const *pools, int n, int64_t bytes, doub
         di_bench_fill_codes(small.data, bytes, 0);
     }
     for (int i = 0; status == DI_OK && i < n; i++) {
-        status = di_ceilings_measure(pools[i], seconds, &large, &small, &ceilings[i]);
+        di_bench_stay stay;
+        di_bench_stay_begin(&teams[i], &stay);
+        status = di_ceilings_measure(teams[i].pool, seconds, &large, &small, &ceilings[i]);
+        ceilings[i].is_pinned = teams[i].is_pinned;
+        di_bench_stay_end(&stay);
         if (status == DI_OK)
             print_line(&ceilings[i], out);
     }

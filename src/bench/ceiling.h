@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/cpu.h"
-#include "base/threads.h"
+#include "base/team.h"
 #include "bench/memory.h"
 
 typedef enum di_ceiling {
@@ -27,6 +27,7 @@ typedef enum di_ceiling {
 
 typedef struct di_ceilings {
     int n_threads;
+    bool is_pinned;             /* each thread to a CPU */
     double rate[DI_N_CEILINGS]; /* a second; 0: this machine has no such instruction */
     di_isa isa[DI_N_CEILINGS];  /* of the loop that reached it */
 } di_ceilings;
@@ -40,8 +41,9 @@ DI_WARN_UNUSED di_status di_ceilings_measure(di_pool *pool, double seconds,
                                              const di_bench_memory *large,
                                              const di_bench_memory *small, di_ceilings *out);
 
-/* The same with buffers of `bytes` of its own; prints a line of ceilings for each pool. */
-DI_WARN_UNUSED di_status di_ceilings_of_pools(di_pool *const *pools, int n, int64_t bytes,
+/* The same with buffers of `bytes` of its own, where the teams' threads stay; prints a line of
+ * ceilings for each. */
+DI_WARN_UNUSED di_status di_ceilings_of_teams(const di_team *teams, int n, int64_t bytes,
                                               double seconds, FILE *out, di_ceilings *ceilings);
 
 /* The loops: range functions over di_ceiling_args. A read's item is DI_CEILING_CHUNK bytes of data,

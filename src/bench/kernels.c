@@ -1,5 +1,4 @@
 /* deepinfer bench kernels. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +7,10 @@
 #include "bench/cases.h"
 #include "bench/cost.h"
 #include "bench/machine.h"
+#include "bench/results.h"
 #include "bench/sampler.h"
 #include "bench/shape.h"
+#include "bench/stay.h"
 #include "bench/timing.h"
 #include "deepinfer/tools.h"
 #include "model/internal.h"
@@ -23,7 +24,7 @@ typedef struct runner {
     double seconds;
     double sampler_bytes; /* of a row of logits */
     int n_counts;
-    di_pool *pools[MAX_THREAD_COUNTS];
+    di_team teams[MAX_THREAD_COUNTS];
     di_ceilings ceilings[MAX_THREAD_COUNTS];
     FILE *out;
     json_t *rows; /* NULL: not wanted */
@@ -119,15 +120,18 @@ static di_status measure(const runner *r, const di_bench_case *b, const di_kerne
 {
     for (int i = 0; i < r->n_counts; i++) {
         DI_TRY(check_going_on(r));
-        call c = {b, kernel, r->pools[i]};
+        call c = {b, kernel, r->teams[i].pool};
         row x = {.op = di_op_name(b->op),
                  .shape = b->shape,
                  .kernel = kernel->name,
                  .isa = kernel->isa,
                  .is_chosen = is_chosen,
-                 .n_threads = di_pool_n_threads(r->pools[i]),
+                 .n_threads = r->teams[i].n_workers,
                  .cost = mean_cost(b)};
+        di_bench_stay stay;
+        di_bench_stay_begin(&r->teams[i], &stay);
         di_timing_run(run_turn, &c, r->seconds, &x.timing);
+        di_bench_stay_end(&stay);
         x.bound = di_bench_bound(b->op, &x.cost, kernel->isa, &r->ceilings[i], &x.floor);
         print_row(r, &x);
         DI_TRY(add_json(r, &x));
@@ -222,17 +226,20 @@ static di_status find_op(const char *name, int *out)
                    name, DI_BENCH_SAMPLER);
 }
 
-static di_status make_pools(runner *r, int n_threads)
+/* Teams as engines with so many threads would have them. */
+static di_status make_teams(runner *r, const di_effective_options *effective)
 {
     const di_bench_kernels_options *o = r->options;
-    const int both[] = {1, n_threads};
+    const int both[] = {1, effective->n_threads};
     const int *counts = o->n_thread_counts ? o->thread_counts : both;
-    const size_t n = o->n_thread_counts ? o->n_thread_counts : n_threads == 1 ? 1 : 2;
+    const size_t n = o->n_thread_counts ? o->n_thread_counts : effective->n_threads == 1 ? 1 : 2;
     if (n > MAX_THREAD_COUNTS)
         return di_fail(DI_ERR_ARGUMENT, "threads: found %zu counts, wanted at most %d", n,
                        MAX_THREAD_COUNTS);
     for (size_t i = 0; i < n; i++) {
-        DI_TRY(di_pool_create(counts[i], &r->pools[i]));
+        di_effective_options options = *effective;
+        options.n_threads = counts[i];
+        DI_TRY(di_team_create(&options, NULL, &r->teams[i]));
         r->n_counts++;
     }
     return DI_OK;
@@ -242,7 +249,7 @@ static di_status make_scratch(runner *r, di_bench_cases *cases, di_arena *arena)
 {
     char *scratch;
     for (int i = 0; i < r->n_counts; i++)
-        cases->max_threads = (int)di_max_i64(cases->max_threads, di_pool_n_threads(r->pools[i]));
+        cases->max_threads = (int)di_max_i64(cases->max_threads, r->teams[i].n_workers);
     cases->scratch_bytes = di_worker_scratch_bytes(cases->config);
     DI_TRY(DI_ARENA_NEW(arena, (size_t)(cases->scratch_bytes * cases->max_threads), &scratch));
     cases->scratch = scratch;
@@ -253,7 +260,7 @@ static di_status run_all(runner *r, di_bench_cases *cases, int only)
 {
     if (!r->options->is_list) {
         di_machine_print(r->out);
-        DI_TRY(di_ceilings_of_pools(r->pools, r->n_counts, cases->rotation_bytes, r->seconds,
+        DI_TRY(di_ceilings_of_teams(r->teams, r->n_counts, cases->rotation_bytes, r->seconds,
                                     r->out, r->ceilings));
         fprintf(r->out,
                 "weights go through %.0f MiB; %%: of the bound, by median and by minimum\n\n"
@@ -271,25 +278,6 @@ static di_status run_all(runner *r, di_bench_cases *cases, int only)
                                 r);
 }
 
-static di_status write_json(const runner *r)
-{
-    if (!r->rows)
-        return DI_OK;
-    json_t *ceilings = json_array();
-    for (int i = 0; i < r->n_counts; i++) {
-        json_t *one = json_pack("{s:i}", "threads", r->ceilings[i].n_threads);
-        for (int c = 0; c < DI_N_CEILINGS; c++)
-            json_object_set_new(one, di_ceiling_name((di_ceiling)c),
-                                json_real(r->ceilings[i].rate[c]));
-        json_array_append_new(ceilings, one);
-    }
-    json_t *all = json_pack("{s:o, s:O}", "ceilings", ceilings, "rows", r->rows);
-    const bool is_written =
-        all && json_dumpf(all, r->options->json, JSON_INDENT(1) | JSON_SORT_KEYS) == 0;
-    json_decref(all);
-    return is_written ? DI_OK : di_fail(DI_ERR_IO, "the results cannot be written as JSON");
-}
-
 static di_status start(runner *r, const di_effective_options *effective, const di_config *config,
                        int only)
 {
@@ -303,17 +291,17 @@ static di_status start(runner *r, const di_effective_options *effective, const d
         .emit = run_case,
         .user = r,
     };
-    di_status status = make_pools(r, effective->n_threads);
+    di_status status = make_teams(r, effective);
     if (status == DI_OK)
         status = make_scratch(r, &cases, &arena);
     if (status == DI_OK)
         status = run_all(r, &cases, only);
-    if (status == DI_OK)
-        status = write_json(r);
+    if (status == DI_OK && r->rows)
+        status = di_results_write(r->ceilings, r->n_counts, r->rows, r->options->json);
     di_bench_cases_free(&cases);
     di_arena_free(&arena);
     for (int i = 0; i < r->n_counts; i++)
-        di_pool_destroy(r->pools[i]);
+        di_team_free(&r->teams[i]);
     return status;
 }
 

@@ -4,7 +4,9 @@
 #include "base/checked.h"
 #include "bench/layers.h"
 #include "bench/machine.h"
+#include "bench/results.h"
 #include "bench/shape.h"
+#include "bench/stay.h"
 
 #define CEILING_SECONDS 0.3
 enum { DEFAULT_LAYERS = 2, MAX_PREFILLS = 4, DEFAULT_CONTEXT = 4096 };
@@ -22,9 +24,11 @@ typedef struct bench {
     uint64_t random;
     int n_steps, n_prefills; /* at most, of a batch and of the prefill */
     FILE *out;
+    json_t *rows; /* NULL: not wanted */
 
     /* For one context. */
     di_runner runner;
+    di_bench_stay stay;
     di_profile profile;
     di_runner_seq *seqs; /* [most_seqs] */
 } bench;
@@ -137,7 +141,7 @@ static di_status open_context(bench *b, int64_t context)
     b->engine.kv_cache_bytes = kv_bytes(&b->shape.config, b->most_seqs, context + more, rows);
     DI_TRY(di_runner_init(&b->synthetic.model, &b->engine, &b->runner));
     if (!b->has_ceilings)
-        DI_TRY(di_ceilings_of_pools(&b->runner.team.pool, 1,
+        DI_TRY(di_ceilings_of_teams(&b->runner.team, 1,
                                     o->memory_bytes ? o->memory_bytes : di_machine_rotation_bytes(),
                                     b->seconds < CEILING_SECONDS ? b->seconds : CEILING_SECONDS,
                                     b->out, &b->shape.ceilings));
@@ -147,11 +151,13 @@ static di_status open_context(bench *b, int64_t context)
     fill_kv(b);
     for (int64_t i = 0; i < b->most_seqs; i++)
         DI_TRY(make_seq(b, context, &b->seqs[i]));
+    di_bench_stay_begin(&b->runner.team, &b->stay);
     return DI_OK;
 }
 
 static void close_context(bench *b)
 {
+    di_bench_stay_end(&b->stay);
     for (int64_t i = 0; i < b->most_seqs; i++)
         di_runner_seq_free(&b->runner, &b->seqs[i]);
     di_profile_free(&b->profile);
@@ -188,6 +194,8 @@ static di_status measure(bench *b, di_layers_run *run)
     di_layers_print_run(&b->shape, run, b->out);
     di_layers_print_whole(&b->shape, run, b->out);
     fflush(b->out);
+    if (b->rows && json_array_append_new(b->rows, di_layers_json(&b->shape, run)) != 0)
+        return di_fail_memory(sizeof(json_t), "a result");
     return DI_OK;
 }
 
@@ -323,8 +331,13 @@ di_status di_bench_layers(const di_options *options, const di_bench_layers_optio
     b->random = 1;
     b->out = out;
     di_status status = check_batches(b);
+    if (status == DI_OK && o->json && !(b->rows = json_array()))
+        status = di_fail_memory(sizeof(json_t), "the results");
     if (status == DI_OK)
         status = run_all(b);
+    if (status == DI_OK && b->rows)
+        status = di_results_write(&b->shape.ceilings, 1, b->rows, o->json);
+    json_decref(b->rows);
     di_synthetic_free(&b->synthetic);
     free(b);
     return status;

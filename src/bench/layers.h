@@ -2,6 +2,8 @@
 #ifndef DI_BENCH_LAYERS_H
 #define DI_BENCH_LAYERS_H
 
+#include <jansson.h>
+
 #include "bench/profile.h"
 #include "bench/synthetic.h"
 #include "deepinfer/tools.h"
@@ -41,6 +43,23 @@ typedef di_status (*di_layers_step_fn)(void *user, const di_layers_run *run);
 DI_WARN_UNUSED di_status di_layers_measure(const di_layers_shape *shape, di_profile *profile,
                                            double seconds, di_layers_step_fn step, void *user,
                                            di_layers_run *run);
+
+/* A step of the whole model: what is outside the layers, and for each layer the measured one of its
+ * kind, or of the nearest. */
+typedef struct di_layers_whole {
+    double seconds;
+    int counts[DI_MAX_LAYERS]; /* layers that each measured one stands for */
+    int n_others;              /* whose kind was not measured */
+    int n_engram;              /* with Engram, which the measured one lacks: its floor is added */
+    double engram_seconds;
+} di_layers_whole;
+
+/* layers_whole.c; the total is that of a step's parts, without seconds and calls. */
+di_layers_whole di_layers_whole_of(const di_layers_shape *shape, const di_layers_run *run);
+di_layers_sum di_layers_total(const di_layers_shape *shape, const di_layers_run *run);
+
+/* layers_json.c: a run as an object; NULL without memory. */
+json_t *di_layers_json(const di_layers_shape *shape, const di_layers_run *run);
 
 /* layers_print.c */
 void di_layers_print_run(const di_layers_shape *shape, const di_layers_run *run, FILE *out);

@@ -61,13 +61,7 @@ static void print_layers(const di_layers_shape *shape, const di_layers_run *run,
 void di_layers_print_run(const di_layers_shape *shape, const di_layers_run *run, FILE *out)
 {
     const int n = shape->config.n_layers;
-    di_layers_sum all = {0};
-    for (int i = 0; i <= n; i++) {
-        all.cost.memory_bytes += run->layer_sums[i].cost.memory_bytes;
-        all.cost.flops += run->layer_sums[i].cost.flops;
-        all.memory_seconds += run->layer_sums[i].memory_seconds;
-        all.flop_seconds += run->layer_sums[i].flop_seconds;
-    }
+    const di_layers_sum all = di_layers_total(shape, run);
     if (run->is_prefill)
         fprintf(out, "\nprefill of %lld tokens at context %lld", (long long)run->n_rows,
                 (long long)run->context);
@@ -89,69 +83,22 @@ void di_layers_print_run(const di_layers_shape *shape, const di_layers_run *run,
             (long long)shape->config.n_routed_experts);
 }
 
-/* ------------------------------------------------------------------------------ the whole model */
-
-/* How unlike two layers' work is. */
-static int distance(const di_config *c, int a, int b)
-{
-    return 8 * (di_synthetic_has_engram(c, a) != di_synthetic_has_engram(c, b)) +
-           4 * (c->is_index_source[a] != c->is_index_source[b]) +
-           2 * (c->is_kv_source[a] != c->is_kv_source[b]) +
-           (c->compress_ratios[a] != c->compress_ratios[b]);
-}
-
-/* The measured layer that stands for a layer: its index in shape->layers. */
-static int stand_in(const di_layers_shape *shape, int layer)
-{
-    int best = 0;
-    for (int i = 1; i < shape->config.n_layers; i++)
-        if (distance(&shape->full, shape->layers[i], layer) <
-            distance(&shape->full, shape->layers[best], layer))
-            best = i;
-    return best;
-}
-
-/* Seconds that Engram's linear takes at least, where no measured layer has one. */
-static double engram_floor(const di_layers_shape *shape, const di_layers_run *run)
-{
-    const di_config *c = &shape->full;
-    const double columns = (double)(c->engram_max_ngram_size - 1) * c->engram_n_heads;
-    const double values =
-        (double)((c->hc_mult + 1) * c->hidden_size) * columns * (double)c->engram_head_dim;
-    return larger(values / di_bench_memory_rate(&shape->ceilings),
-                  2.0 * values * (double)run->n_rows / shape->ceilings.rate[DI_CEILING_FMA]);
-}
-
 void di_layers_print_whole(const di_layers_shape *shape, const di_layers_run *run, FILE *out)
 {
-    const di_config *c = &shape->full;
     const int n = shape->config.n_layers;
-    int counts[DI_MAX_LAYERS] = {0}, n_others = 0, n_engram = 0;
-    double seconds = run->layer_seconds[n];
-    for (int layer = 0; layer < c->n_layers; layer++) {
-        const int i = stand_in(shape, layer);
-        const bool has_engram = di_synthetic_has_engram(c, shape->layers[i]);
-        counts[i]++;
-        n_others += distance(c, shape->layers[i], layer) != 0;
-        n_engram += di_synthetic_has_engram(c, layer) && !has_engram;
-    }
-    fprintf(out, "    %d layers: %.2f", c->n_layers, seconds * 1e3);
-    for (int i = 0; i < n; i++) {
-        if (counts[i] == 0)
-            continue;
-        fprintf(out, " + %d x %.2f (layer %d)", counts[i], run->layer_seconds[i] * 1e3,
-                shape->layers[i]);
-        seconds += counts[i] * run->layer_seconds[i];
-    }
-    if (n_engram) {
-        const double floor = engram_floor(shape, run);
-        fprintf(out, " + %d x %.2f (engram, floor)", n_engram, floor * 1e3);
-        seconds += n_engram * floor;
-    }
-    fprintf(out, " = %.2f ms, %.2f tokens/s", seconds * 1e3, (double)run->n_rows / seconds);
-    if (n_others)
+    const di_layers_whole whole = di_layers_whole_of(shape, run);
+    fprintf(out, "    %d layers: %.2f", shape->full.n_layers, run->layer_seconds[n] * 1e3);
+    for (int i = 0; i < n; i++)
+        if (whole.counts[i])
+            fprintf(out, " + %d x %.2f (layer %d)", whole.counts[i], run->layer_seconds[i] * 1e3,
+                    shape->layers[i]);
+    if (whole.n_engram)
+        fprintf(out, " + %d x %.2f (engram, floor)", whole.n_engram, whole.engram_seconds * 1e3);
+    fprintf(out, " = %.2f ms, %.2f tokens/s", whole.seconds * 1e3,
+            (double)run->n_rows / whole.seconds);
+    if (whole.n_others)
         fprintf(out, "; %d layers are not of a measured kind: the nearest stands for them",
-                n_others);
+                whole.n_others);
     fputc('\n', out);
 }
 

@@ -86,6 +86,23 @@ static void kernels_writes_json(void **state)
     free(path);
 }
 
+/* As in an engine: with --pin on, by a line for each number of threads. */
+static void threads_stay_on_their_cores(void **state)
+{
+    (void)state;
+    di_process process;
+    di_process_run_args(&process, "bench", "kernels", "--op", "rope", "--kernel", "rope=ref",
+                        "--threads", "1", "--pin", "on", SMALL);
+    expect(&process, 0);
+    assert_non_null(strstr(process.out, "; pinned\n"));
+    di_process_free(&process);
+    di_process_run_args(&process, "bench", "kernels", "--op", "rope", "--kernel", "rope=ref",
+                        "--threads", "1", SMALL);
+    expect(&process, 0);
+    assert_null(strstr(process.out, "; pinned\n"));
+    di_process_free(&process);
+}
+
 static void kernels_covers_every_operation(void **state)
 {
     (void)state;
@@ -149,6 +166,71 @@ static void layers_prints_where_the_time_goes(void **state)
     di_process_free(&process);
 }
 
+static double real_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    assert_true(json_is_real(value));
+    return json_real_value(value);
+}
+
+/* The operations' and the layers' parts make the whole pass. */
+static void check_layers_row(const json_t *row, const char *pass, int64_t sequences, int64_t tokens,
+                             int64_t context)
+{
+    assert_string_equal(json_string_value(json_object_get(row, "pass")), pass);
+    assert_int_equal(json_integer_value(json_object_get(row, "sequences")), sequences);
+    assert_int_equal(json_integer_value(json_object_get(row, "tokens")), tokens);
+    assert_int_equal(json_integer_value(json_object_get(row, "context")), context);
+    assert_int_equal(json_integer_value(json_object_get(row, "threads")), 2);
+    assert_true(json_integer_value(json_object_get(row, "steps")) >= 1);
+    assert_true(real_of(row, "median_seconds") >= real_of(row, "min_seconds"));
+    assert_true(real_of(row, "min_seconds") > 0.0);
+    assert_true(real_of(row, "floor_seconds") > 0.0);
+    assert_true(real_of(row, "model_seconds") > 0.0);
+    assert_float_equal(real_of(row, "model_tokens_per_second") * real_of(row, "model_seconds"),
+                       (double)tokens, 1e-9 * (double)tokens);
+    static const char *const parts[] = {"operations", "layers"};
+    for (int i = 0; i < 2; i++) {
+        double flops = 0.0;
+        size_t at;
+        const json_t *part;
+        json_array_foreach(json_object_get(row, parts[i]), at, part) flops +=
+            real_of(part, "flops");
+        assert_float_equal(flops, real_of(row, "flops"), 1e-9 * flops);
+    }
+    const json_t *layers = json_object_get(row, "layers");
+    assert_int_equal(json_array_size(layers), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(layers, 0), "layer")), 6);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(layers, 1), "layer")), 7);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(layers, 2), "layer")),
+                        "outside");
+}
+
+static void layers_writes_json(void **state)
+{
+    (void)state;
+    char *path = di_cli_expand("{TMP}/layers.json");
+    di_process process;
+    di_process_run_args(&process, "bench", "layers", "--config", TINY_CONFIG, "--layers", "2",
+                        "--batch", "1,3", "--context", "40", "--prefill", "33", "--threads", "2",
+                        "--pin", "off", "--json", path, SMALL);
+    expect(&process, 0);
+    assert_null(strstr(process.out, "; pinned"));
+    json_t *all = json_load_file(path, 0, NULL);
+    assert_non_null(all);
+    const json_t *ceilings = json_object_get(all, "ceilings"), *rows = json_object_get(all, "rows");
+    assert_int_equal(json_array_size(ceilings), 1);
+    assert_true(real_of(json_array_get(ceilings, 0), "memory") > 0.0);
+    assert_true(json_is_false(json_object_get(json_array_get(ceilings, 0), "pinned")));
+    assert_int_equal(json_array_size(rows), 3);
+    check_layers_row(json_array_get(rows, 0), "decode", 1, 1, 40);
+    check_layers_row(json_array_get(rows, 1), "decode", 3, 3, 40);
+    check_layers_row(json_array_get(rows, 2), "prefill", 1, 33, 40);
+    json_decref(all);
+    di_process_free(&process);
+    free(path);
+}
+
 /* The layers that are run bring those along whose entries they read. */
 static void layers_are_picked_by_kind(void **state)
 {
@@ -185,6 +267,7 @@ static void mistakes(void **state)
         {{"bench", "kernels", "--isa", "none", "--list"}, 2, "isa: found \"none\""},
         {{"bench", "kernels", "--threads", "1,x"}, 2, "--threads: 'x'"},
         {{"bench", "kernels", "--threads", "0"}, 2, "--threads: '0'"},
+        {{"bench", "kernels", "--pin", "maybe"}, 2, "pin: found \"maybe\""},
         {{"bench", "kernels", "--seconds", "-1"}, 2, "--seconds: '-1'"},
         {{"bench", "kernels", "--memory-bytes", "5"}, 2, "--memory-bytes: '5'"},
         {{"bench", "kernels", "--config", "/missing"}, 3, "/missing"},
@@ -215,6 +298,8 @@ int main(void)
         cmocka_unit_test(kernels_writes_json),
         cmocka_unit_test(kernels_covers_every_operation),
         cmocka_unit_test(layers_prints_where_the_time_goes),
+        cmocka_unit_test(layers_writes_json),
+        cmocka_unit_test(threads_stay_on_their_cores),
         cmocka_unit_test(layers_are_picked_by_kind),
         cmocka_unit_test(mistakes),
     };
