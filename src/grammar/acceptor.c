@@ -69,6 +69,11 @@ di_acceptor *di_acceptor_ref(di_acceptor *a)
     return a;
 }
 
+const di_vocab *di_acceptor_vocab(const di_acceptor *a)
+{
+    return a->vocab;
+}
+
 void di_acceptor_unref(di_acceptor *a)
 {
     if (a == NULL || atomic_fetch_sub(&a->n_refs, 1) > 1)
@@ -135,6 +140,30 @@ di_status di_acceptor_step(di_acceptor *a, uint32_t set, uint8_t byte, uint32_t 
     }
     *out = a->steps[at];
     return DI_OK;
+}
+
+static uint64_t edge_bytes(const di_edge *edge)
+{
+    uint64_t bytes = 0;
+    for (unsigned b = edge->first; b <= edge->last && bytes != UINT64_MAX; b++)
+        bytes |= (uint64_t)1 << (b % 64);
+    return bytes;
+}
+
+uint64_t di_acceptor_bytes(di_acceptor *a, uint32_t set)
+{
+    di_set *s = &a->sets[set];
+    if (s->bytes != 0)
+        return s->bytes;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        const di_item item = a->items[s->first_item + i];
+        if (item.state >= DI_STATE_POP)
+            continue;
+        const di_state *state = &a->grammar->states[item.state];
+        for (uint32_t k = 0; k < state->n_bytes; k++)
+            s->bytes |= edge_bytes(&a->grammar->edges[state->first_edge + k]);
+    }
+    return s->bytes;
 }
 
 di_status di_acceptor_place(di_acceptor *a, di_item item, uint32_t *out)

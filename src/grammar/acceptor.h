@@ -36,8 +36,9 @@ typedef struct di_mask_list di_mask_list; /* grammar/mask.c */
 typedef struct di_set {
     uint32_t first_item, n_items;
     uint32_t hash;
-    uint32_t next; /* where its table of steps begins; 0: none yet */
-    bool accepts;  /* the text may end here */
+    uint32_t next;  /* where its table of steps begins; 0: none yet */
+    uint64_t bytes; /* bit b % 64 for each byte b that an item reads; 0: not yet computed */
+    bool accepts;   /* the text may end here */
     bool is_marked;
     di_mask_list *mask;
 } di_set;
@@ -87,6 +88,8 @@ struct di_acceptor {
 /* The set after one more byte. DI_ERR_UNSUPPORTED if the grammar is too ambiguous to go on. */
 DI_WARN_UNUSED di_status di_acceptor_step(di_acceptor *a, uint32_t set, uint8_t byte,
                                           uint32_t *out);
+/* Bit b % 64 for each byte b that may follow; 0 if none can. */
+uint64_t di_acceptor_bytes(di_acceptor *a, uint32_t set);
 /* The set of exactly these items, without what they call. */
 DI_WARN_UNUSED di_status di_acceptor_place(di_acceptor *a, di_item item, uint32_t *out);
 /* The set after a return to a node. */

@@ -481,6 +481,13 @@ static di_status take_states(analysis *a)
     return DI_OK;
 }
 
+static void set_called(di_grammar *g)
+{
+    for (uint32_t i = 0; i < g->n_edges; i++)
+        if (g->edges[i].kind == DI_EDGE_CALL)
+            g->rules[g->edges[i].rule].is_called = true;
+}
+
 static void set_classes(di_grammar *g)
 {
     bool starts[257] = {false};
@@ -512,6 +519,7 @@ static di_status run(analysis *a)
     DI_TRY(DI_ARENA_NEW(&g->arena, raw->n_rules, &g->rules));
     memcpy(g->rules, raw->rules, raw->n_rules * sizeof *g->rules);
     g->n_rules = (uint32_t)raw->n_rules;
+    set_called(g);
     return DI_OK;
 }
 

@@ -57,6 +57,7 @@ typedef struct di_rule {
     bool is_loop;     /* counted, and from every state any number of counts can follow */
     bool is_nullable; /* has the empty text */
     bool is_productive;
+    bool is_called;          /* some rule calls it: what follows a return matters */
     uint32_t n_members;      /* SET */
     const bool *is_required; /* SET: [n_members] */
     bool has_others;         /* SET */

@@ -238,6 +238,8 @@ static bool is_within(const machine *m, const position *at)
         const bound *b = &m->bounds[i];
         if (!b->is_set)
             continue;
+        if (i == 0 && b->value.n == 0 && at->negative)
+            return false; /* -0 too: nobody writes it who means a number from 0 on */
         const bool is_cut = at->order[i] == EQUAL && at->n < b->fraction;
         const uint32_t order = signed_order(&b->value, at->negative, is_cut ? LESS : at->order[i]);
         if (order == EQUAL ? b->is_exclusive : order != (i == 0 ? GREATER : LESS))

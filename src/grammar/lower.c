@@ -371,8 +371,10 @@ static di_status lower_dfa(lowering *l, const di_expr_dfa *dfa, uint32_t from, u
  * done. */
 static di_status lower_in_order(lowering *l, const di_expr_members *m, bool counts, uint32_t start)
 {
-    uint32_t end, choose = start, separator;
+    uint32_t end, choose, separator;
     DI_TRY(new_state(l, &end));
+    DI_TRY(new_state(l, &choose)); /* not the start, which may be the end too */
+    DI_TRY(add_epsilon(l, start, choose));
     l->raw->states[end].is_final = true;
     DI_TRY(di_raw_rule(l->raw, NULL, &separator));
     DI_TRY(di_lower_rule(l->raw, separator, m->separator));

@@ -50,17 +50,35 @@ static di_status walk_whole(di_acceptor *a, uint32_t node, uint32_t set, uint64_
     return status;
 }
 
-static di_status follow_return(di_acceptor *a, uint32_t node, uint32_t back, uint64_t *bits)
+static bool return_fits(const di_rule *rule, uint32_t reg, uint32_t count)
+{
+    const uint64_t total = (uint64_t)reg + count;
+    return total >= rule->min && (rule->max == DI_REPEAT_INF || total <= rule->max);
+}
+
+/* What follows where tokens return out of the place's rule. */
+static di_status follow_returns(di_acceptor *a, const di_token_static *t, di_item item,
+                                uint64_t *bits)
 {
     const di_vocab *v = a->vocab;
-    const di_vocab_node *n = &v->nodes[node];
+    const di_rule *rule = &a->grammar->rules[a->grammar->states[item.state].rule];
     uint32_t set;
-    for (uint32_t k = 0; k < n->n_own; k++)
-        di_mask_set(bits, v->sorted[n->first_token + k]);
-    if (n->skip == node + 1)
+    if (t->n_returns == 0)
         return DI_OK;
-    DI_TRY(di_acceptor_returned(a, back, &set));
-    return walk_whole(a, node, set, bits);
+    DI_TRY(di_acceptor_returned(a, item.node, &set));
+    const uint64_t bytes = di_acceptor_bytes(a, set);
+    for (uint32_t i = 0; i < t->n_returns; i++) {
+        const uint32_t node = t->returns[i].node;
+        if (rule->is_loop) {
+            if (!return_fits(rule, item.reg, t->returns[i].count))
+                continue;
+            for (uint32_t k = 0; k < v->nodes[node].n_own; k++)
+                di_mask_set(bits, v->sorted[v->nodes[node].first_token + k]);
+        }
+        if ((v->below[node] & bytes) != 0)
+            DI_TRY(walk_whole(a, node, set, bits));
+    }
+    return DI_OK;
 }
 
 static void add_bits(const di_vocab *v, const di_token_static *t, uint64_t *bits)
@@ -99,12 +117,6 @@ static di_status add_counted(const di_vocab *v, const di_token_static *t, uint32
     return DI_OK;
 }
 
-static bool return_fits(const di_rule *rule, uint32_t reg, uint32_t count)
-{
-    const uint64_t total = (uint64_t)reg + count;
-    return total >= rule->min && (rule->max == DI_REPEAT_INF || total <= rule->max);
-}
-
 static di_status add_place(di_acceptor *a, di_item item, uint64_t *bits)
 {
     const di_rule *rule = &a->grammar->rules[a->grammar->states[item.state].rule];
@@ -119,10 +131,7 @@ static di_status add_place(di_acceptor *a, di_item item, uint64_t *bits)
         DI_TRY(add_counted(a->vocab, t, rule->max - item.reg, bits));
     else
         add_bits(a->vocab, t, bits);
-    for (uint32_t i = 0; i < t->n_returns; i++)
-        if (!rule->is_loop || return_fits(rule, item.reg, t->returns[i].count))
-            DI_TRY(follow_return(a, t->returns[i].node, item.node, bits));
-    return DI_OK;
+    return follow_returns(a, t, item, bits);
 }
 
 /* --- the cache --- */

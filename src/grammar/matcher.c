@@ -100,13 +100,13 @@ bool di_matcher_may_end(const di_matcher *m)
     return accepts;
 }
 
-di_status di_matcher_must_end(di_matcher *m, bool *must_end)
+bool di_matcher_must_end(const di_matcher *m)
 {
     pthread_mutex_lock(&m->acceptor->lock);
     const di_set *set = &m->acceptor->sets[current(m)];
-    *must_end = set->accepts && set->n_items == 0;
+    const bool must_end = set->accepts && set->n_items == 0;
     pthread_mutex_unlock(&m->acceptor->lock);
-    return DI_OK;
+    return must_end;
 }
 
 di_status di_matcher_mask(di_matcher *m, uint64_t *bits)

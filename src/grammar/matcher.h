@@ -16,6 +16,7 @@ DI_WARN_UNUSED di_status di_acceptor_create(di_grammar *grammar, di_vocab *vocab
                                             di_acceptor **out);
 di_acceptor *di_acceptor_ref(di_acceptor *acceptor);
 void di_acceptor_unref(di_acceptor *acceptor);
+const di_vocab *di_acceptor_vocab(const di_acceptor *acceptor); /* NULL without */
 
 DI_WARN_UNUSED di_status di_matcher_create(di_acceptor *acceptor, di_matcher **out);
 void di_matcher_destroy(di_matcher *matcher);
@@ -32,7 +33,7 @@ size_t di_matcher_n_accepted(const di_matcher *matcher);
 /* The text so far is complete. */
 bool di_matcher_may_end(const di_matcher *matcher);
 /* It is complete and nothing can follow. */
-DI_WARN_UNUSED di_status di_matcher_must_end(di_matcher *matcher, bool *must_end);
+bool di_matcher_must_end(const di_matcher *matcher);
 /* bits [vocab->n_words]: the tokens of which every byte can follow. End-of-text tokens are not
  * among them: see di_matcher_may_end. */
 DI_WARN_UNUSED di_status di_matcher_mask(di_matcher *matcher, uint64_t *bits);

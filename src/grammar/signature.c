@@ -43,7 +43,8 @@ static di_status put_state(signature *s, uint32_t index)
     DI_TRY(put(s, state->n_bytes, state->n_others,
                (uint32_t)(state->is_final << 4 | rule->kind << 1 | is_base), state->fewest));
     DI_TRY(put(s, is_base && rule->is_loop ? 0 : rule->min,
-               is_base && rule->is_loop ? DI_REPEAT_INF : rule->max, 0, state->most));
+               is_base && rule->is_loop ? DI_REPEAT_INF : rule->max,
+               is_base ? (uint32_t)rule->is_called : 0, state->most));
     if (rule->kind == DI_REGISTER_SET)
         s->fits = false;
     for (uint32_t i = 0; i < state->n_bytes + state->n_others && s->fits; i++) {

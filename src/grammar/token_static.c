@@ -21,9 +21,10 @@ typedef struct static_walk {
     di_acceptor *a;
     uint32_t state;
     bool is_relative;
-    uint64_t *bits;  /* accepted */
-    uint16_t *needs; /* relative: counts a token needs, NO_NEED */
-    uint32_t *sets;  /* by depth */
+    bool returns_matter; /* something can follow the rule */
+    uint64_t *bits;      /* accepted */
+    uint16_t *needs;     /* relative: counts a token needs, NO_NEED */
+    uint32_t *sets;      /* by depth */
     di_token_return *returns;
     size_t n_returns, cap_returns;
 } static_walk;
@@ -101,7 +102,7 @@ static di_status reach(static_walk *w, uint32_t node, uint32_t set, bool *goes_o
         if (items[i].state != DI_STATE_POP)
             continue;
         n_returned++;
-        if (w->is_relative || has_below)
+        if (w->is_relative || (has_below && w->returns_matter))
             DI_TRY(add_return(w, node, items[i].reg));
     }
     *goes_on = n_returned < n_items;
@@ -301,6 +302,11 @@ static int by_node(const void *a, const void *b)
 static void sort_returns(static_walk *w)
 {
     size_t n = 0;
+    bool is_sorted = true; /* as a walk without slices leaves them */
+    for (size_t i = 1; i < w->n_returns && is_sorted; i++)
+        is_sorted = by_node(&w->returns[i - 1], &w->returns[i]) < 0;
+    if (is_sorted)
+        return;
     if (w->n_returns > 1)
         qsort(w->returns, w->n_returns, sizeof *w->returns, by_node);
     for (size_t i = 0; i < w->n_returns; i++)
@@ -414,7 +420,9 @@ static di_status compute(static_walk *w, di_token_static *t)
 static di_status make(di_acceptor *a, uint32_t state, di_token_static **out)
 {
     static_walk w = {.a = a, .state = state};
-    w.is_relative = a->grammar->rules[a->grammar->states[state].rule].is_loop;
+    const di_rule *rule = &a->grammar->rules[a->grammar->states[state].rule];
+    w.is_relative = rule->is_loop;
+    w.returns_matter = rule->is_called;
     di_token_static *t = calloc(1, sizeof *t);
     if (t == NULL)
         return di_fail_memory(sizeof *t, "a token mask");

@@ -7,6 +7,8 @@
 #include "grammar/token_static.h"
 #include "text/tokenizer.h"
 
+enum { N_BUCKETS = 65536 };
+
 /* Tokens sort by their first eight bytes as a number, then by the rest. */
 typedef struct sort_key {
     uint64_t prefix;
@@ -60,20 +62,42 @@ static di_status copy_tokens(di_vocab *v, const di_vocab_token *tokens)
     return DI_OK;
 }
 
+/* Places by the first two bytes: first[b] becomes where bucket b begins. */
+static void bucket_tokens(const di_vocab *v, uint32_t *first, sort_key *keys)
+{
+    for (uint32_t i = 0; i < v->n_ids; i++)
+        if (v->tokens[i].bytes != NULL)
+            first[(prefix_of(&v->tokens[i]) >> 48) + 1]++;
+    for (uint32_t b = 0; b < N_BUCKETS; b++)
+        first[b + 1] += first[b];
+    for (uint32_t i = 0; i < v->n_ids; i++) {
+        const di_vocab_token *token = &v->tokens[i];
+        if (token->bytes == NULL)
+            continue;
+        const uint64_t prefix = prefix_of(token);
+        keys[first[prefix >> 48]++] = (sort_key){prefix, token->bytes, token->len, i};
+    }
+    memmove(first + 1, first, N_BUCKETS * sizeof *first);
+    first[0] = 0;
+}
+
 static di_status sort_tokens(di_vocab *v)
 {
     sort_key *keys = malloc(((size_t)v->n_tokens + 1) * sizeof *keys);
-    if (keys == NULL)
+    uint32_t *first = calloc(N_BUCKETS + 1, sizeof *first);
+    if (keys == NULL || first == NULL) {
+        free(keys);
+        free(first);
         return di_fail_memory(v->n_tokens * sizeof *keys, "the tokens of a vocabulary");
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < v->n_ids; i++)
-        if (v->tokens[i].bytes != NULL)
-            keys[n++] =
-                (sort_key){prefix_of(&v->tokens[i]), v->tokens[i].bytes, v->tokens[i].len, i};
-    qsort(keys, n, sizeof *keys, by_bytes);
-    for (uint32_t i = 0; i < n; i++)
+    }
+    bucket_tokens(v, first, keys);
+    for (uint32_t b = 0; b < N_BUCKETS; b++)
+        if (first[b + 1] - first[b] > 1)
+            qsort(keys + first[b], first[b + 1] - first[b], sizeof *keys, by_bytes);
+    for (uint32_t i = 0; i < v->n_tokens; i++)
         v->sorted[i] = keys[i].id;
     free(keys);
+    free(first);
     return DI_OK;
 }
 
@@ -114,6 +138,20 @@ static di_status build_trie(di_vocab *v, uint32_t *path)
     }
 }
 
+/* path[d]: the last node at depth d. */
+static di_status note_bytes(di_vocab *v, uint32_t *path)
+{
+    v->below = calloc(v->n_nodes, sizeof *v->below);
+    if (v->below == NULL)
+        return di_fail_memory(v->n_nodes * sizeof *v->below, "the tokens of a vocabulary");
+    for (uint32_t i = 1; i < v->n_nodes; i++) {
+        const di_vocab_node *n = &v->nodes[i];
+        path[n->depth] = i;
+        v->below[n->depth == 1 ? 0 : path[n->depth - 1]] |= (uint64_t)1 << (n->byte % 64);
+    }
+    return DI_OK;
+}
+
 static di_status fill(di_vocab *v, const di_vocab_token *tokens)
 {
     DI_TRY(copy_tokens(v, tokens));
@@ -121,7 +159,9 @@ static di_status fill(di_vocab *v, const di_vocab_token *tokens)
     uint32_t *path = malloc(((size_t)v->max_len + 1) * sizeof *path);
     if (path == NULL)
         return di_fail_memory(v->max_len * sizeof *path, "the tokens of a vocabulary");
-    const di_status status = build_trie(v, path);
+    di_status status = build_trie(v, path);
+    if (status == DI_OK)
+        status = note_bytes(v, path);
     free(path);
     return status;
 }
@@ -179,6 +219,7 @@ void di_vocab_unref(di_vocab *v)
     free(v->text);
     free(v->sorted);
     free(v->nodes);
+    free(v->below);
     pthread_mutex_destroy(&v->lock);
     free(v);
 }

@@ -42,6 +42,7 @@ typedef struct di_vocab {
     char *text;
     uint32_t *sorted; /* [n_tokens] ids in the order of their bytes */
     di_vocab_node *nodes;
+    uint64_t *below; /* [n_nodes] bit b % 64 for each byte b that follows a node */
     uint32_t n_nodes;
     pthread_mutex_t lock; /* of what follows */
     di_shared_static *shared;

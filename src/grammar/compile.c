@@ -1,0 +1,241 @@
+#include "grammar/compile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "grammar/ebnf.h"
+#include "grammar/regex.h"
+
+/* Descriptions of which the acceptors are kept. */
+enum { MAX_CACHED = 64, MAX_INDENT = 32, MAX_WHITESPACE = 1000000 };
+
+di_schema_type di_schema_type_from_name(const char *name)
+{
+    static const struct {
+        const char *name;
+        di_schema_type type;
+    } names[] = {{"regex", DI_SCHEMA_REGEX},
+                 {"json_schema", DI_SCHEMA_JSON},
+                 {"json", DI_SCHEMA_JSON},
+                 {"ebnf", DI_SCHEMA_EBNF},
+                 {"grammar", DI_SCHEMA_EBNF}};
+    for (size_t i = 0; name != NULL && i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i].name, name) == 0)
+            return names[i].type;
+    return DI_SCHEMA_NONE;
+}
+
+static size_t schema_len(const di_so_args *args)
+{
+    return args->schema_bytes != 0 ? args->schema_bytes : strlen(args->schema);
+}
+
+static di_status check_layout(const di_so_args *args)
+{
+    if (args->max_whitespace < -1 || args->max_whitespace > MAX_WHITESPACE)
+        return di_fail(DI_ERR_ARGUMENT, "max_whitespace: found %d, wanted -1 (no bound) to %d",
+                       args->max_whitespace, MAX_WHITESPACE);
+    if (args->indent < -1 || args->indent > MAX_INDENT)
+        return di_fail(DI_ERR_ARGUMENT, "indent: found %d, wanted -1 (one line) to %d",
+                       args->indent, MAX_INDENT);
+    if (!args->is_fixed_layout && args->indent >= 0)
+        return di_fail(DI_ERR_ARGUMENT,
+                       "indent: found %d with free whitespace, wanted a fixed layout with it",
+                       args->indent);
+    return DI_OK;
+}
+
+di_status di_so_args_check(const di_so_args *args)
+{
+    if (args->schema_type < DI_SCHEMA_REGEX || args->schema_type > DI_SCHEMA_EBNF)
+        return di_fail(DI_ERR_ARGUMENT, "schema_type: found %d, wanted %d to %d",
+                       (int)args->schema_type, DI_SCHEMA_REGEX, DI_SCHEMA_EBNF);
+    if (args->schema == NULL)
+        return di_fail(DI_ERR_ARGUMENT, "schema: found NULL, wanted a text");
+    if (args->root != NULL && args->schema_type != DI_SCHEMA_EBNF)
+        return di_fail(DI_ERR_ARGUMENT, "root: found \"%s\", wanted it only with an EBNF grammar",
+                       args->root);
+    return check_layout(args);
+}
+
+static di_status parse_regex(di_grammar_builder *builder, const di_so_args *args, uint32_t *root)
+{
+    const di_expr *expr;
+    const di_regex_options options = {.mode = DI_REGEX_FULL,
+                                      .max_depth = di_grammar_builder_limits(builder).max_depth};
+    DI_TRY(di_regex_parse(di_grammar_builder_arena(builder), args->schema, schema_len(args),
+                          &options, &expr));
+    DI_TRY(di_grammar_rule(builder, "regex", root));
+    return di_grammar_define(builder, *root, expr);
+}
+
+static di_status parse_schema(di_grammar_builder *builder, const di_so_args *args,
+                              di_buf *not_enforced, uint32_t *root)
+{
+    const di_json_schema_options options = {
+        .fixed_layout = args->is_fixed_layout,
+        .max_whitespace = args->max_whitespace,
+        .indent = args->indent,
+        .item_separator = args->item_separator,
+        .key_separator = args->key_separator,
+        .strict = args->is_strict,
+        .any_order = args->any_order,
+        .lenient = args->lenient,
+    };
+    DI_BUF_AUTO ignored = {0};
+    return di_json_schema_parse(builder, args->schema, schema_len(args), &options,
+                                not_enforced != NULL ? not_enforced : &ignored, root);
+}
+
+static di_status parse(di_grammar_builder *builder, const di_so_args *args, di_buf *not_enforced,
+                       uint32_t *root)
+{
+    switch (args->schema_type) {
+    case DI_SCHEMA_REGEX:
+        return parse_regex(builder, args, root);
+    case DI_SCHEMA_JSON:
+        return parse_schema(builder, args, not_enforced, root);
+    default:
+        return di_ebnf_parse(builder, args->schema, schema_len(args), args->root, root);
+    }
+}
+
+di_status di_grammar_compile(const di_so_args *args, di_buf *not_enforced, di_grammar **out)
+{
+    di_grammar_builder *builder;
+    uint32_t root;
+    DI_TRY(di_so_args_check(args));
+    DI_TRY(di_grammar_builder_create(NULL, &builder));
+    di_status status = parse(builder, args, not_enforced, &root);
+    if (status == DI_OK)
+        status = di_grammar_build(builder, root, out);
+    di_grammar_builder_destroy(builder);
+    return status;
+}
+
+/* --- the cache --- */
+
+typedef struct cached {
+    di_buf key;
+    di_acceptor *acceptor;
+    uint64_t last_use;
+} cached;
+
+struct di_grammar_cache {
+    pthread_mutex_t lock;
+    const di_tokenizer *tokenizer;
+    di_vocab *vocab;
+    cached entries[MAX_CACHED];
+    size_t n_entries;
+    uint64_t n_uses;
+};
+
+di_status di_grammar_cache_create(const di_tokenizer *tokenizer, di_grammar_cache **out)
+{
+    di_grammar_cache *cache = calloc(1, sizeof *cache);
+    if (cache == NULL)
+        return di_fail_memory(sizeof *cache, "a cache of grammars");
+    cache->tokenizer = tokenizer;
+    pthread_mutex_init(&cache->lock, NULL);
+    *out = cache;
+    return DI_OK;
+}
+
+static void free_entry(cached *entry)
+{
+    di_buf_free(&entry->key);
+    di_acceptor_unref(entry->acceptor);
+}
+
+void di_grammar_cache_destroy(di_grammar_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    for (size_t i = 0; i < cache->n_entries; i++)
+        free_entry(&cache->entries[i]);
+    di_vocab_unref(cache->vocab);
+    pthread_mutex_destroy(&cache->lock);
+    free(cache);
+}
+
+/* Everything that decides what is compiled. */
+static di_status make_key(const di_so_args *args, di_buf *key)
+{
+    const char *const texts[] = {args->root, args->item_separator, args->key_separator};
+    DI_TRY(di_buf_printf(key, "%d %d %d %d %d %d %d", (int)args->schema_type, args->is_fixed_layout,
+                         args->max_whitespace, args->indent, args->is_strict, args->any_order,
+                         args->lenient));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        DI_TRY(di_buf_append(key, texts[i] == NULL ? "" : texts[i],
+                             texts[i] == NULL ? 0 : strlen(texts[i]) + 1));
+    DI_TRY(di_buf_append(key, "\n", 1));
+    return di_buf_append(key, args->schema, schema_len(args));
+}
+
+static di_acceptor *find(di_grammar_cache *cache, const di_buf *key)
+{
+    for (size_t i = 0; i < cache->n_entries; i++) {
+        cached *entry = &cache->entries[i];
+        if (entry->key.len == key->len && memcmp(entry->key.data, key->data, key->len) == 0) {
+            entry->last_use = ++cache->n_uses;
+            return di_acceptor_ref(entry->acceptor);
+        }
+    }
+    return NULL;
+}
+
+/* Takes the key. */
+static void keep(di_grammar_cache *cache, di_buf *key, di_acceptor *acceptor)
+{
+    cached *entry = &cache->entries[0];
+    if (cache->n_entries < MAX_CACHED) {
+        entry = &cache->entries[cache->n_entries++];
+    } else {
+        for (size_t i = 1; i < MAX_CACHED; i++)
+            if (cache->entries[i].last_use < entry->last_use)
+                entry = &cache->entries[i];
+        free_entry(entry);
+    }
+    *entry = (cached){*key, di_acceptor_ref(acceptor), ++cache->n_uses};
+    *key = (di_buf){0};
+}
+
+static di_status vocab_of(di_grammar_cache *cache, di_vocab **out)
+{
+    pthread_mutex_lock(&cache->lock);
+    di_status status = DI_OK;
+    if (cache->vocab == NULL)
+        status = di_vocab_from_tokenizer(cache->tokenizer, &cache->vocab);
+    *out = cache->vocab;
+    pthread_mutex_unlock(&cache->lock);
+    return status;
+}
+
+static di_status compile(di_grammar_cache *cache, const di_so_args *args, di_acceptor **out)
+{
+    di_grammar *grammar;
+    di_vocab *vocab;
+    DI_TRY(vocab_of(cache, &vocab));
+    DI_TRY(di_grammar_compile(args, NULL, &grammar));
+    const di_status status = di_acceptor_create(grammar, vocab, out);
+    di_grammar_unref(grammar);
+    return status;
+}
+
+di_status di_grammar_cache_get(di_grammar_cache *cache, const di_so_args *args, di_acceptor **out)
+{
+    DI_BUF_AUTO key = {0};
+    DI_TRY(di_so_args_check(args));
+    DI_TRY(make_key(args, &key));
+    pthread_mutex_lock(&cache->lock);
+    di_acceptor *acceptor = find(cache, &key);
+    pthread_mutex_unlock(&cache->lock);
+    if (acceptor == NULL) {
+        DI_TRY(compile(cache, args, &acceptor));
+        pthread_mutex_lock(&cache->lock);
+        keep(cache, &key, acceptor);
+        pthread_mutex_unlock(&cache->lock);
+    }
+    *out = acceptor;
+    return DI_OK;
+}

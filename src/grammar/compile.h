@@ -1,0 +1,26 @@
+/* From a description of a constraint to an acceptor, and a cache of them by description. */
+#ifndef DI_GRAMMAR_COMPILE_H
+#define DI_GRAMMAR_COMPILE_H
+
+#include "grammar/json_schema.h"
+#include "grammar/matcher.h"
+
+/* DI_ERR_ARGUMENT if the options do not fit the type or are out of range. */
+DI_WARN_UNUSED di_status di_so_args_check(const di_so_args *args);
+
+/* *not_enforced (may be NULL): with args->lenient, a line for each keyword that is not enforced. */
+DI_WARN_UNUSED di_status di_grammar_compile(const di_so_args *args, di_buf *not_enforced,
+                                            di_grammar **out);
+
+/* Acceptors by description, those used last. Locks by itself; compiling holds no lock. */
+typedef struct di_grammar_cache di_grammar_cache;
+
+/* The tokenizer is borrowed; its vocabulary is prepared when the first constraint comes. */
+DI_WARN_UNUSED di_status di_grammar_cache_create(const di_tokenizer *tokenizer,
+                                                 di_grammar_cache **out);
+void di_grammar_cache_destroy(di_grammar_cache *cache);
+/* *out is a new reference. */
+DI_WARN_UNUSED di_status di_grammar_cache_get(di_grammar_cache *cache, const di_so_args *args,
+                                              di_acceptor **out);
+
+#endif
