@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args_grammar.h"
 #include "commands.h"
 #include "generate.h"
 #include "model.h"
@@ -14,6 +15,7 @@ typedef struct run_args {
     di_engine_args engine;
     di_sampling_args sampling;
     di_prompt_args prompt;
+    di_grammar_args grammar;
     bool is_json;
     bool has_echo;
     bool is_verbose;
@@ -42,6 +44,7 @@ static error_t parse_run(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &args->prompt;
         state->child_inputs[1] = &args->engine;
         state->child_inputs[2] = &args->sampling;
+        state->child_inputs[3] = &args->grammar;
         return 0;
     case KEY_JSON:
         args->is_json = true;
@@ -68,6 +71,7 @@ static const struct argp_child children[] = {
     {&di_prompt_argp, 0, "Prompts:", 1},
     {&di_engine_argp, 0, "Model and engine:", 2},
     {&di_sampling_argp, 0, "Sampling (defaults: the model's generation_config.json):", 3},
+    {&di_grammar_argp, 0, NULL, 4},
     {NULL},
 };
 
@@ -212,13 +216,15 @@ static di_exit show_samples(run *self, const di_prompt *prompt, sink *first, di_
 
 static di_exit run_request(run *self, const di_prompt *prompt, di_run_report *report)
 {
+    const di_so_args *so = &self->args->grammar.so;
     const di_request request = {.token_ids = prompt->ids,
                                 .n_token_ids = prompt->n_ids,
                                 .text = prompt->text,
                                 .text_bytes = prompt->text_bytes,
                                 .messages_json = prompt->messages,
                                 .parse_special = self->args->prompt.parse_special,
-                                .sampling = self->sampling};
+                                .sampling = self->sampling,
+                                .so_args = so->schema_type == DI_SCHEMA_NONE ? NULL : so};
     sink shown = {.run = self, .is_shown = !self->args->is_json, .last_byte = '\n'};
     if (prompt->messages != NULL) {
         const di_exit code = di_reply_open(prompt->is_thinking, shown.is_shown, &shown.reply);
@@ -312,7 +318,7 @@ static di_exit run_with_model(const run_args *args, const di_prompt_list *list)
 
 di_exit di_cmd_run(int argc, char **argv)
 {
-    run_args args = {.n_samples = 1};
+    run_args args = {.n_samples = 1, .grammar = DI_GRAMMAR_ARGS_INIT};
     di_prompt_list list = {NULL};
     di_exit code = DI_EXIT_OK;
     di_sampling_args_init(&args.sampling);
@@ -326,6 +332,7 @@ di_exit di_cmd_run(int argc, char **argv)
     di_prompts_free(&list);
     di_prompt_args_free(&args.prompt);
     di_sampling_args_free(&args.sampling);
+    di_grammar_args_free(&args.grammar);
     di_engine_args_free(&args.engine);
     return code;
 }

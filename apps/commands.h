@@ -15,6 +15,7 @@ di_exit di_cmd_bench_experts(int argc, char **argv);
 di_exit di_cmd_inspect(int argc, char **argv);
 di_exit di_cmd_tokenize(int argc, char **argv);
 di_exit di_cmd_detokenize(int argc, char **argv);
+di_exit di_cmd_check(int argc, char **argv);
 di_exit di_cmd_encode(int argc, char **argv);
 di_exit di_cmd_parse(int argc, char **argv);
 di_exit di_cmd_kernels(int argc, char **argv);

@@ -22,6 +22,7 @@ static const subcommand subcommands[] = {
     {"inspect", "look into a checkpoint or a safetensors file", di_cmd_inspect},
     {"tokenize", "text to token ids", di_cmd_tokenize},
     {"detokenize", "token ids to text", di_cmd_detokenize},
+    {"check", "texts against a regex, JSON schema or grammar", di_cmd_check},
     {"encode", "chat messages to prompt text", di_cmd_encode},
     {"parse", "completion text to a chat message", di_cmd_parse},
     {"kernels", "list the kernels and the chosen ones", di_cmd_kernels},

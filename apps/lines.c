@@ -6,8 +6,15 @@
 
 #include "json_out.h"
 
-static di_exit answer_line(const char *line, size_t bytes, di_line_fn fn, void *user, char **error)
+/* A filter of JSON objects as one of lines. */
+typedef struct json_filter {
+    di_line_fn fn;
+    void *user;
+} json_filter;
+
+static di_exit answer_line(void *user, const char *line, size_t bytes, char **error)
 {
+    const json_filter *filter = user;
     json_error_t problem;
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     if (object == NULL) {
@@ -16,17 +23,18 @@ static di_exit answer_line(const char *line, size_t bytes, di_line_fn fn, void *
     }
     di_exit code = DI_EXIT_INPUT;
     if (json_is_object(object))
-        code = fn(user, object, error);
+        code = filter->fn(filter->user, object, error);
     else
         *error = di_app_text("found an array, wanted an object");
     json_decref(object);
     return code;
 }
 
-static di_exit filter_line(const char *line, size_t bytes, size_t number, di_line_fn fn, void *user)
+static di_exit filter_line(const char *line, size_t bytes, size_t number, di_raw_line_fn fn,
+                           void *user)
 {
     char *error = NULL;
-    const di_exit code = answer_line(line, bytes, fn, user, &error);
+    const di_exit code = fn(user, line, bytes, &error);
     if (error != NULL) {
         fputs("{\"error\": ", stdout);
         di_out_text(stdout, error, strlen(error));
@@ -46,7 +54,7 @@ static bool is_blank(const char *line, size_t bytes)
     return true;
 }
 
-static di_exit filter_stream(FILE *in, const char *name, di_line_fn fn, void *user)
+static di_exit filter_stream(FILE *in, const char *name, di_raw_line_fn fn, void *user)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -75,7 +83,7 @@ static di_exit filter_stream(FILE *in, const char *name, di_line_fn fn, void *us
     return di_app_interrupted() ? DI_EXIT_INTERRUPTED : code;
 }
 
-di_exit di_lines_filter(const char *path, di_line_fn fn, void *user)
+di_exit di_raw_lines_filter(const char *path, di_raw_line_fn fn, void *user)
 {
     if (path == NULL || strcmp(path, "-") == 0)
         return filter_stream(stdin, "stdin", fn, user);
@@ -85,4 +93,10 @@ di_exit di_lines_filter(const char *path, di_line_fn fn, void *user)
     const di_exit code = filter_stream(in, path, fn, user);
     fclose(in);
     return code;
+}
+
+di_exit di_lines_filter(const char *path, di_line_fn fn, void *user)
+{
+    json_filter filter = {fn, user};
+    return di_raw_lines_filter(path, answer_line, &filter);
 }

@@ -169,6 +169,42 @@ typedef struct di_sampling_params {
 
 DI_API void di_model_sampling_defaults(const di_model *model, di_sampling_params *out);
 
+/* Structured output: the answer is a text of a language, and ends when it is complete. Compiled
+ * when the request is submitted, in the calling thread, and kept for later requests with equal
+ * arguments. What cannot be enforced is refused then. docs/structured-output.md has the dialects.
+ */
+typedef enum di_schema_type {
+    DI_SCHEMA_NONE = 0,
+    DI_SCHEMA_REGEX, /* the whole answer matches */
+    DI_SCHEMA_JSON,  /* a JSON Schema */
+    DI_SCHEMA_EBNF   /* a grammar in GBNF or xgrammar's EBNF */
+} di_schema_type;
+
+/* "regex", "json_schema" or "json", "ebnf" or "grammar"; DI_SCHEMA_NONE for any other name. */
+DI_API di_schema_type di_schema_type_from_name(const char *name);
+
+typedef struct di_so_args {
+    di_schema_type schema_type;
+    const char *schema;  /* pattern, JSON text or grammar */
+    size_t schema_bytes; /* 0 = strlen(schema) */
+    const char *root;    /* EBNF: the rule to start with; NULL = "root" */
+    /* JSON only, from here on. */
+    bool is_fixed_layout;   /* whitespace only as indent and separators say */
+    int32_t max_whitespace; /* else: most characters of whitespace in a row; -1 = no bound */
+    int32_t indent;         /* fixed layout: spaces a level, a member a line; -1 = one line */
+    const char *item_separator, *key_separator; /* NULL = by layout */
+    bool is_strict; /* objects and arrays have no more members than the schema names */
+    bool any_order; /* members of objects in any order, not only the schema's */
+    bool lenient;   /* leave keywords out that cannot be enforced, instead of refusing */
+    /* All types. */
+    bool starts_at_once; /* also in a thinking answer; else the constraint begins after </think> */
+} di_so_args;
+
+#define DI_SO_ARGS_INIT                                                                            \
+    {                                                                                              \
+        .max_whitespace = 32, .indent = -1                                                         \
+    }
+
 /* Exactly one of token_ids, text, messages_json is set. */
 typedef struct di_request {
     const int32_t *token_ids; /* used as they are */
@@ -182,6 +218,7 @@ typedef struct di_request {
     int64_t timeout_ms;        /* from submission; the request then ends with DI_FINISH_ERROR and
                                   DI_ERR_CANCELLED; 0 = none */
     di_sampling_params sampling;
+    const di_so_args *so_args; /* NULL = free text */
 } di_request;
 
 #define DI_REQUEST_INIT                                                                            \

@@ -30,6 +30,32 @@ DI_API di_status di_tokenizer_decode_ids(const di_tokenizer *tokenizer, const in
 DI_API di_status di_utf8_replace_invalid(const char *text, size_t text_bytes, char **out,
                                          size_t *out_bytes);
 
+/* --------------------------------------------------------- structured output without a model */
+
+/* A vocabulary prepared for token masks: shared by any number of checkers and threads. */
+typedef struct di_vocab di_vocab;
+DI_API di_status di_vocab_open(const di_tokenizer *tokenizer, di_vocab **out);
+DI_API void di_vocab_close(di_vocab *vocab); /* NULL is fine */
+
+/* A compiled constraint and a text in progress. One thread at a time. */
+typedef struct di_checker di_checker;
+/* vocab NULL: texts only, no tokens. */
+DI_API di_status di_checker_create(const di_so_args *args, di_vocab *vocab, di_checker **out);
+DI_API void di_checker_destroy(di_checker *checker); /* NULL is fine */
+/* With lenient: a line for each keyword that is not enforced; else "". Lives as long as the checker. */
+DI_API const char *di_checker_not_enforced(const di_checker *checker);
+/* Whether a generator could give exactly this text and then stop. */
+DI_API di_status di_checker_match(di_checker *checker, const char *text, size_t bytes,
+                                  bool *accepted);
+/* Token by token: begin, then for each token mask (optional) and accept. mask sets bit id % 64 of
+ * word id / 64 for each token that may come next; n_words as di_checker_mask_words says. */
+DI_API di_status di_checker_begin(di_checker *checker);
+DI_API size_t di_checker_mask_words(const di_checker *checker);
+DI_API di_status di_checker_mask(di_checker *checker, uint64_t *words);
+/* *accepted false: nothing was read. */
+DI_API di_status di_checker_accept(di_checker *checker, int32_t token_id, bool *accepted);
+DI_API bool di_checker_may_end(const di_checker *checker);
+
 /* ---------------------------------------------------------------------------- chat format */
 
 /* One JSON object {"messages": [...], "thinking_mode": "chat"|"thinking", ...} to the prompt text.

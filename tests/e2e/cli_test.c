@@ -84,7 +84,7 @@ static void check_cases(const cli_case *rows, size_t n)
 
 #define ALL_COMMANDS                                                                               \
     "commands: run, chat, batch, score, eval, selftest, bench, inspect, tokenize, detokenize, "    \
-    "encode, parse, kernels, config, version"
+    "check, encode, parse, kernels, config, version"
 
 static void the_program_without_a_command(void **state)
 {
