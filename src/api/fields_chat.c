@@ -82,20 +82,6 @@ di_status di_api_read_tool_choice(di_api_reader *reader, const char *name, const
                    di_jval_describe(value).text);
 }
 
-di_status di_api_read_response_format(di_api_reader *reader, const char *name, const di_jval *value)
-{
-    (void)reader;
-    const di_jval *type = di_jval_get_set(value, "type");
-    if (di_jval_is_string(type, "text"))
-        return DI_OK;
-    if (!type || type->kind != DI_JSTRING)
-        return di_fail(DI_ERR_ARGUMENT, "%s: found %s, wanted {\"type\": \"text\"}", name,
-                       di_jval_describe(type ? type : value).text);
-    return di_fail(DI_ERR_UNSUPPORTED,
-                   "%s: found %s, wanted text: this version does not constrain outputs", name,
-                   di_jval_describe(type).text);
-}
-
 /* ------------------------------------------------------------------------------------ the prompt
  */
 

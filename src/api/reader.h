@@ -65,6 +65,14 @@ DI_WARN_UNUSED di_status di_api_read_ids(di_api_reader *reader, const char *name
                                          const di_jval *value, const int32_t **ids, size_t *n_ids);
 size_t di_api_count(const di_jval *array);
 
+/* fields_structured.c: they set the prompt's so_args. */
+DI_WARN_UNUSED di_status di_api_read_response_format(di_api_reader *reader, const char *name,
+                                                     const di_jval *value);
+DI_WARN_UNUSED di_status di_api_read_so_args(di_api_reader *reader, const char *name,
+                                             const di_jval *value);
+DI_WARN_UNUSED di_status di_api_read_guided(di_api_reader *reader, const char *name,
+                                            const di_jval *value);
+
 /* fields_chat.c */
 DI_WARN_UNUSED di_status di_api_read_thinking(di_api_reader *reader, const char *name,
                                               const di_jval *value);
@@ -76,8 +84,6 @@ DI_WARN_UNUSED di_status di_api_read_effort(di_api_reader *reader, const char *n
                                             const di_jval *value);
 DI_WARN_UNUSED di_status di_api_read_tool_choice(di_api_reader *reader, const char *name,
                                                  const di_jval *value);
-DI_WARN_UNUSED di_status di_api_read_response_format(di_api_reader *reader, const char *name,
-                                                     const di_jval *value);
 /* The one prompt of a chat. */
 DI_WARN_UNUSED di_status di_api_chat_prompt(di_api_reader *reader);
 

@@ -104,6 +104,33 @@ static di_status list_finish_ids(const di_runner *runner, di_entry *e)
     return DI_OK;
 }
 
+/* A thinking answer is constrained after its thoughts: its prompt ends with the token that opens
+ * them. */
+static int32_t first_thought_end(const di_runner *runner, const di_ids *prompt)
+{
+    const di_tokenizer *t = runner->model->tokenizer;
+    const int32_t begin = di_tokenizer_find(t, DI_CHAT_THINK, sizeof DI_CHAT_THINK - 1);
+    const int32_t end = di_tokenizer_find(t, DI_CHAT_THINK_END, sizeof DI_CHAT_THINK_END - 1);
+    return begin >= 0 && prompt->data[prompt->len - 1] == begin ? end : -1;
+}
+
+static di_status set_constraint(const di_runner *runner, const di_so_args *args,
+                                const di_ids *prompt, di_entry *e)
+{
+    const di_generation_config *g = &runner->model->generation;
+    if (args == NULL)
+        return DI_OK;
+    if (e->params.ignore_eos)
+        return di_fail(DI_ERR_ARGUMENT, "ignore_eos: found true with a structured output, which "
+                                        "ends with EOS: wanted false");
+    e->constraint = (di_constraint_setup){
+        .begins_after = args->starts_at_once ? -1 : first_thought_end(runner, prompt),
+        .eos_ids = g->eos_ids,
+        .n_eos_ids = (size_t)g->n_eos,
+    };
+    return di_grammar_cache_get(runner->model->grammars, args, &e->constraint.acceptor);
+}
+
 static di_status check_samples(const di_runner *runner, const di_sampling_params *params)
 {
     const int32_t most = (int32_t)di_min_i64(MAX_SAMPLES, runner->options.max_seqs);
@@ -153,6 +180,7 @@ static di_status init_entry(const di_runner *runner, const di_request *request,
     if (!e->params.has_seed)
         DI_TRY(di_seed_fresh(&e->seed));
     DI_TRY(list_finish_ids(runner, e));
+    DI_TRY(set_constraint(runner, request->so_args, prompt, e));
     const int32_t n = e->params.max_tokens == 0 ? 1 : e->params.n;
     e->seqs = calloc((size_t)n, sizeof *e->seqs);
     if (!e->seqs)
@@ -206,6 +234,7 @@ void di_entry_destroy(di_entry *entry)
         di_arena_free(&seq->arena);
     }
     free(entry->seqs);
+    di_acceptor_unref(entry->constraint.acceptor);
     di_arena_free(&entry->arena);
     free(entry);
 }

@@ -84,8 +84,7 @@ static di_status run_job(cpu_executor *e, di_step *step, di_step_job *job, const
     DI_TRY(DI_ARENA_NEW(&step->arena, 1, &job->logprobs));
     DI_TRY(di_position_logprobs_copy(&step->arena, &sampled.logprobs, job->logprobs));
     job->token_id = slot->last_token = sampled.token_id;
-    di_sampler_state_append(&slot->sampler, sampled.token_id);
-    return DI_OK;
+    return di_sampler_state_append(&slot->sampler, sampled.token_id);
 }
 
 /* Keeps this thread's error text for the host. Without memory the status alone must do. */

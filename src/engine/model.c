@@ -60,6 +60,7 @@ static di_status load(di_model *m, const char *path, const di_effective_options 
     DI_TRY(place_weights(m, options));
     DI_TRY(load_tokenizer(m));
     DI_TRY(build_token_map(m));
+    DI_TRY(di_grammar_cache_create(m->tokenizer, &m->grammars));
     return di_network_init(&m->config, m->weights, m->token_map, &m->network);
 }
 
@@ -86,6 +87,7 @@ void di_model_close(di_model *model)
     if (!model)
         return;
     di_network_free(&model->network);
+    di_grammar_cache_destroy(model->grammars);
     di_weights_close(model->weights);
     di_placed_weights_free(model->placed);
     di_tokenizer_close(model->tokenizer);

@@ -2,6 +2,7 @@
 #ifndef DI_ENGINE_MODEL_H
 #define DI_ENGINE_MODEL_H
 
+#include "grammar/compile.h"
 #include "model/network.h"
 #include "text/tokenizer.h"
 #include "weights/placed.h"
@@ -16,6 +17,7 @@ struct di_model {
     di_tokenizer *tokenizer;
     int32_t *token_map; /* [vocab_size], NULL without engram layers */
     di_network network;
+    di_grammar_cache *grammars; /* compiled constraints of all its engines' requests */
 };
 
 #endif

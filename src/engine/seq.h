@@ -63,6 +63,7 @@ struct di_entry {
     di_entry *active_prev, *active_next; /* in the list of active ones */
     di_arena arena;
     di_sampling_params params; /* owned copy, in arena */
+    di_constraint_setup constraint; /* with a reference of its own */
     uint64_t seed;
     int64_t submitted_ns;            /* di_clock_ns */
     int64_t timeout_ms, deadline_ns; /* by the engine's clock; timeout 0 = none */

@@ -35,6 +35,7 @@ static di_status take_slot(di_engine *engine, di_seq *seq)
         .n_finish_ids = e->n_finish_ids,
         .seed = e->seed,
         .sample_index = (uint32_t)seq->sample_index,
+        .constraint = e->constraint,
     };
     DI_TRY(di_slot_take(&engine->slots, &engine->runner, &setup, e->max_len, &seq->slot));
     /* Only now: what later admissions find, after preemptions, the sequence itself has computed. */

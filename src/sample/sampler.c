@@ -46,6 +46,11 @@ di_status di_sampler_state_init(di_sampler_state *state, const di_sampler_setup 
         DI_TRY(di_token_counts_init(&fresh.counts, setup->vocab_size));
         di_token_counts_add_prompt(&fresh.counts, setup->prompt, setup->n_prompt);
     }
+    const di_status status = di_constraint_init(&fresh.constraint, &setup->constraint);
+    if (status != DI_OK) {
+        di_token_counts_free(&fresh.counts);
+        return status;
+    }
     *state = fresh;
     return DI_OK;
 }
@@ -53,14 +58,16 @@ di_status di_sampler_state_init(di_sampler_state *state, const di_sampler_setup 
 void di_sampler_state_free(di_sampler_state *state)
 {
     di_token_counts_free(&state->counts);
+    di_constraint_free(&state->constraint);
     *state = (di_sampler_state){0};
 }
 
-void di_sampler_state_append(di_sampler_state *state, int32_t token_id)
+di_status di_sampler_state_append(di_sampler_state *state, int32_t token_id)
 {
     state->n_output++;
     if (state->counts.seen)
         di_token_counts_add_output(&state->counts, token_id);
+    return di_constraint_append(&state->constraint, token_id);
 }
 
 di_status di_logits_check(const float *logits, int32_t vocab_size, int64_t position)
@@ -95,7 +102,8 @@ static bool bans_are_on(const di_sampler_state *state)
 
 static bool is_adjusted(const di_sampler_state *state)
 {
-    return state->setup.params->n_logit_bias > 0 || state->counts.seen || bans_are_on(state);
+    return state->setup.params->n_logit_bias > 0 || state->counts.seen || bans_are_on(state) ||
+           di_constraint_is_on(&state->constraint);
 }
 
 /* Bias, penalties and bans, in place; new peaks. */
@@ -107,14 +115,17 @@ static di_status adjust(const di_sampler_state *state, int64_t position,
     di_logit_bias_apply(setup->params, scores);
     if (state->counts.seen)
         di_penalties_apply(setup->params, &state->counts, scores);
-    for (size_t i = 0; bans_are_on(state) && i < setup->n_finish_ids; i++)
+    bool must_end = false; /* then a least number of tokens cannot be had */
+    if (di_constraint_is_on(&state->constraint))
+        DI_TRY(di_constraint_apply(&state->constraint, scores, setup->vocab_size, &must_end));
+    for (size_t i = 0; bans_are_on(state) && !must_end && i < setup->n_finish_ids; i++)
         scores[setup->finish_ids[i]] = -INFINITY;
     /* Adjusting makes no bad values. */
     (void)di_peaks_find(&workspace->selection.kernels, scores, setup->vocab_size, peaks);
     if (di_row_max(peaks, di_n_peaks(setup->vocab_size)) == -INFINITY)
         return di_fail(DI_ERR_RUNTIME,
                        "sampling for position %lld: found every token banned (logit_bias, "
-                       "min_tokens, logits of -inf), wanted one that is not",
+                       "min_tokens, the constraint, logits of -inf), wanted one that is not",
                        (long long)position);
     return DI_OK;
 }

@@ -1,11 +1,12 @@
-/* From one row of logits to one token (docs/sampling.md): check, logit bias, penalties, banned
- * ends, temperature, min-p, top-k, top-p, Gumbel-max.
+/* From one row of logits to one token (docs/sampling.md): check, logit bias, penalties, the
+ * constraint's mask, banned ends, temperature, min-p, top-k, top-p, Gumbel-max.
  *
  * A choice is a function of (logits, parameters, token history, seed, position) and of nothing
  * else. */
 #ifndef DI_SAMPLE_SAMPLER_H
 #define DI_SAMPLE_SAMPLER_H
 
+#include "sample/constraint.h"
 #include "sample/logprobs.h"
 #include "sample/noise.h"
 #include "sample/penalties.h"
@@ -40,6 +41,7 @@ typedef struct di_sampler_setup {
     size_t n_finish_ids;
     uint64_t seed;
     uint32_t sample_index; /* which sample of the request this sequence is; 0 = the first */
+    di_constraint_setup constraint;
 } di_sampler_setup;
 
 /* What the sampler knows of one sequence. */
@@ -47,13 +49,14 @@ typedef struct di_sampler_state {
     di_sampler_setup setup; /* without the prompt */
     int64_t n_output;
     di_token_counts counts; /* used only if a penalty is on */
+    di_constraint constraint;
 } di_sampler_state;
 
 DI_WARN_UNUSED di_status di_sampler_state_init(di_sampler_state *state,
                                                const di_sampler_setup *setup);
 void di_sampler_state_free(di_sampler_state *state);
-/* The token is now part of the output. Allocates nothing. */
-void di_sampler_state_append(di_sampler_state *state, int32_t token_id);
+/* The token is now part of the output. Allocates nothing but what a constraint finds out. */
+DI_WARN_UNUSED di_status di_sampler_state_append(di_sampler_state *state, int32_t token_id);
 
 typedef struct di_sample_out {
     int32_t token_id;

@@ -203,7 +203,7 @@ void di_expect(const di_null_device *device, const di_model *model, const di_req
         if (device->bend)
             device->bend(device->user, history, position, logits);
         di_require(di_sample(&workspace, &state, logits, position, &sampled));
-        di_sampler_state_append(&state, sampled.token_id);
+        di_require(di_sampler_state_append(&state, sampled.token_id));
         di_require(di_ids_push(&out->tokens, sampled.token_id));
         if (is_finish_id(model, params, sampled.token_id))
             out->reason = DI_FINISH_STOP;

@@ -367,9 +367,24 @@ static void bad_chats_are_refused(void **state)
          "tool_choice: found \"required\", wanted auto or none: this version does not force calls",
          "tool_choice", "unsupported_value"},
         {"\"messages\": [{}], \"response_format\": {\"type\": \"json_schema\"}}",
-         "response_format: found \"json_schema\", wanted text: this version does not constrain "
-         "outputs",
-         "response_format", "unsupported_value"},
+         "response_format: found no \"json_schema\", wanted it", "response_format",
+         "invalid_value"},
+        {"\"messages\": [{}], \"response_format\": {\"type\": \"xml\"}}",
+         "response_format: found \"xml\", wanted {\"type\": \"text\", \"json_object\" or "
+         "\"json_schema\"}",
+         "response_format", "invalid_value"},
+        {"\"messages\": [{}], \"guided_regex\": \"a\", \"guided_json\": {}}",
+         "guided_json: found it beside another field that asks for structured output, wanted one "
+         "of them",
+         "guided_json", "invalid_value"},
+        {"\"messages\": [{}], \"so_args\": {\"schema_type\": \"xml\", \"schema\": \"a\"}}",
+         "so_args: found schema_type \"xml\", wanted regex, json_schema or ebnf", "so_args",
+         "invalid_value"},
+        {"\"messages\": [{}], \"so_args\": {\"schema_type\": \"regex\", \"schema\": \"a\", "
+         "\"frob\": 1}}",
+         "so_args: found \"frob\", wanted schema_type, schema, root, strict, any_order, lenient, "
+         "max_whitespace, fixed_layout, indent, item_separator, key_separator or starts_at_once",
+         "so_args", "invalid_value"},
         {"\"messages\": [{}], \"reasoning_effort\": \"medium\"}",
          "reasoning_effort: found \"medium\", wanted an integer from 1 to 100, none, low, high or "
          "max",

@@ -159,7 +159,7 @@ static void bias_comes_before_penalties(void **state)
     /* (-1 + 3) / 2 = 1 against 0; then, once in the output, 0.5. */
     assert_true(fabs((double)draw(b, logits, 1).logprobs.entries[0].logprob + log1p(exp(-1.0))) <
                 1e-6);
-    di_sampler_state_append(&b->state, 0);
+    assert_int_equal(di_sampler_state_append(&b->state, 0), DI_OK);
     assert_true(fabs((double)draw(b, logits, 2).logprobs.entries[0].logprob + log1p(exp(-0.5))) <
                 1e-6);
     close_bench(b);
@@ -180,7 +180,7 @@ static void ends_are_banned_until_min_tokens(void **state)
         for (int i = 0; i < 4; i++) {
             const int32_t token_id = draw(b, logits, i).token_id;
             assert_int_equal(token_id, i < 2 ? 1 : 0);
-            di_sampler_state_append(&b->state, token_id);
+            assert_int_equal(di_sampler_state_append(&b->state, token_id), DI_OK);
         }
         close_bench(b);
     }

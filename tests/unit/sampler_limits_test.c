@@ -277,7 +277,7 @@ static void a_warm_step_keeps_its_memory(void **state)
     const di_sampler_workspace workspace = b->workspace;
     const di_token_counts counts = b->state.counts;
     for (int i = 1; i < 300; i++)
-        di_sampler_state_append(&b->state, draw(b, logits, i).token_id);
+        assert_int_equal(di_sampler_state_append(&b->state, draw(b, logits, i).token_id), DI_OK);
     assert_ptr_equal(b->workspace.logprobs.entries, workspace.logprobs.entries);
     assert_int_equal(b->workspace.logprobs.cap, workspace.logprobs.cap);
     assert_ptr_equal(b->workspace.scores, workspace.scores);

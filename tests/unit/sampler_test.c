@@ -182,8 +182,8 @@ static void nothing_else_matters(void **state)
     for (int i = N_POSITIONS - 1; i >= 0; i--) {
         di_sample_out out;
         assert_int_equal(di_sample(&b->workspace, &neighbour->state, other, i, &out), DI_OK);
-        di_sampler_state_append(&neighbour->state, out.token_id);
-        di_sampler_state_append(&b->state, out.token_id);
+        assert_int_equal(di_sampler_state_append(&neighbour->state, out.token_id), DI_OK);
+        assert_int_equal(di_sampler_state_append(&b->state, out.token_id), DI_OK);
         assert_int_equal(draw(b, logits, i).token_id, want[i]);
     }
     close_bench(b);
