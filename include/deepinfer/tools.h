@@ -42,7 +42,8 @@ typedef struct di_checker di_checker;
 /* vocab NULL: texts only, no tokens. */
 DI_API di_status di_checker_create(const di_so_args *args, di_vocab *vocab, di_checker **out);
 DI_API void di_checker_destroy(di_checker *checker); /* NULL is fine */
-/* With lenient: a line for each keyword that is not enforced; else "". Lives as long as the checker. */
+/* With lenient: a line for each keyword that is not enforced; else "". Lives as long as the
+ * checker. */
 DI_API const char *di_checker_not_enforced(const di_checker *checker);
 /* Whether a generator could give exactly this text and then stop. */
 DI_API di_status di_checker_match(di_checker *checker, const char *text, size_t bytes,

@@ -62,7 +62,7 @@ struct di_entry {
     di_entry *next;                      /* in the engine's inbox or list of finished requests */
     di_entry *active_prev, *active_next; /* in the list of active ones */
     di_arena arena;
-    di_sampling_params params; /* owned copy, in arena */
+    di_sampling_params params;      /* owned copy, in arena */
     di_constraint_setup constraint; /* with a reference of its own */
     uint64_t seed;
     int64_t submitted_ns;            /* di_clock_ns */
