@@ -63,6 +63,14 @@ di_status di_js_count(const di_sj_value *at, uint32_t *out)
     return DI_OK;
 }
 
+di_status di_js_check_work(const di_js *js)
+{
+    enum { MIB_MOST = 256 };
+    if (js->scratch.used_bytes >> 20 >= MIB_MOST)
+        return di_fail(DI_ERR_UNSUPPORTED, "it takes more than %d MiB to work out", MIB_MOST);
+    return DI_OK;
+}
+
 di_js_lit di_js_negate(di_js_lit lit)
 {
     if (lit == DI_JS_TRUE || lit == DI_JS_FALSE)

@@ -310,7 +310,10 @@ static di_status apply_one_of(di_js *js, const di_sj_value *at, di_js_shapes *sh
             const di_js_lit both[] = {di_js_lit_of(&at->items[i < j ? i : j]),
                                       di_js_lit_of(&at->items[i < j ? j : i])};
             uint32_t overlap = 0;
+            bool are_apart = i == j;
             if (i != j)
+                DI_TRY(di_js_are_apart(js, &at->items[i], &at->items[j], &are_apart));
+            if (!are_apart)
                 DI_TRY(di_js_types_left(js, both, 2, types, &overlap));
             if (overlap != 0)
                 DI_TRY(exclude(js, &at->items[j], overlap, &branch));

@@ -160,7 +160,9 @@ static di_status are_disjoint(di_js *js, const di_sj_value *at, bool *out)
     for (uint32_t i = 0; i < at->n && *out; i++)
         for (uint32_t j = i + 1; j < at->n && *out; j++) {
             const di_js_lit both[] = {di_js_lit_of(&at->items[i]), di_js_lit_of(&at->items[j])};
-            DI_TRY(di_js_is_empty(js, both, 2, out));
+            DI_TRY(di_js_are_apart(js, &at->items[i], &at->items[j], out));
+            if (!*out)
+                DI_TRY(di_js_is_empty(js, both, 2, out));
         }
     return DI_OK;
 }
@@ -236,6 +238,7 @@ static di_status refer(di_js *js, di_js_emission *e, const di_expr **out)
 static di_status find_emission(di_js *js, const di_js_lits *lits, uint32_t level,
                                di_js_emission **out)
 {
+    enum { PARTS_MOST = 100000 };
     di_js_lit *key;
     int64_t number;
     DI_TRY(DI_ARENA_NEW(&js->scratch, lits->n + 1, &key));
@@ -246,9 +249,9 @@ static di_status find_emission(di_js *js, const di_js_lits *lits, uint32_t level
         *out = js->emissions[number];
         return DI_OK;
     }
-    if (js->n_emissions >= js->limits.max_states)
-        return di_fail(DI_ERR_UNSUPPORTED, "JSON schema: more than %u different parts",
-                       js->limits.max_states);
+    DI_TRY(di_js_check_work(js));
+    if (js->n_emissions >= PARTS_MOST)
+        return di_fail(DI_ERR_UNSUPPORTED, "JSON schema: more than %d different parts", PARTS_MOST);
     DI_TRY(DI_ARENA_ZNEW(&js->scratch, 1, out));
     **out = (di_js_emission){.lits = key, .n = lits->n, .level = level, .rule = DI_JS_NO_RULE};
     DI_TRY(DI_GROW(&js->emissions, &js->cap_emissions, js->n_emissions + 1));

@@ -111,7 +111,8 @@ typedef struct di_js {
     di_grammar_limits limits;
     di_buf *not_enforced;
     di_sj_document document;
-    int draft; /* 4, 6, 7, 2019, 2020 */
+    int draft;                   /* 4, 6, 7, 2019, 2020 */
+    const di_sj_value **targets; /* [document.n_values]: what a $ref was found to name */
 
     /* json_schema_apply.c */
     const struct di_js_applying *applying; /* literals being applied, innermost first */
@@ -150,6 +151,9 @@ DI_WARN_UNUSED di_status di_js_refuse(di_js *js, const di_sj_value *at, const ch
 DI_WARN_UNUSED di_status di_js_refuse_failed(di_js *js, const di_sj_value *at, di_status status);
 /* A count (minLength, ...), clamped to what fits; integers only, but 2.0 is one. */
 DI_WARN_UNUSED di_status di_js_count(const di_sj_value *at, uint32_t *out);
+
+/* DI_ERR_UNSUPPORTED if so much was made that the schema asks for too much. */
+DI_WARN_UNUSED di_status di_js_check_work(const di_js *js);
 
 static inline di_js_lit di_js_lit_of(const di_sj_value *schema)
 {
@@ -211,6 +215,10 @@ DI_WARN_UNUSED di_status di_js_types_left(di_js *js, const di_js_lit *lits, size
                                           uint32_t types, uint32_t *out);
 /* Certainly no value at all. */
 DI_WARN_UNUSED di_status di_js_is_empty(di_js *js, const di_js_lit *lits, size_t n, bool *out);
+
+/* json_schema_disjoint.c: the two have no value in common, at a glance. */
+DI_WARN_UNUSED di_status di_js_are_apart(di_js *js, const di_sj_value *a, const di_sj_value *b,
+                                         bool *out);
 
 /* What the facts of one shape say, collected. */
 typedef struct di_js_view {

@@ -265,7 +265,7 @@ static di_status no_target(const di_sj_value *ref)
                    di_buf_str(&pointer), ref->text);
 }
 
-di_status di_js_resolve(di_js *js, const di_sj_value *ref, const di_sj_value **target)
+static di_status resolve(di_js *js, const di_sj_value *ref, const di_sj_value **target)
 {
     if (ref->type != DI_SJ_STRING)
         return di_js_malformed(ref, "a string");
@@ -291,5 +291,17 @@ di_status di_js_resolve(di_js *js, const di_sj_value *ref, const di_sj_value **t
         return di_js_refuse(js, ref, "its target depends on the way to it");
     if (strcmp(ref->key, "$recursiveRef") == 0 && di_sj_get(*target, "$recursiveAnchor") != NULL)
         return di_js_refuse(js, ref, "its target depends on the way to it");
+    return DI_OK;
+}
+
+di_status di_js_resolve(di_js *js, const di_sj_value *ref, const di_sj_value **target)
+{
+    if (js->targets == NULL)
+        DI_TRY(DI_ARENA_ZNEW(&js->scratch, js->document.n_values, &js->targets));
+    *target = js->targets[ref->id];
+    if (*target != NULL)
+        return DI_OK;
+    DI_TRY(resolve(js, ref, target));
+    js->targets[ref->id] = *target;
     return DI_OK;
 }

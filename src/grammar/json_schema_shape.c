@@ -6,6 +6,7 @@
 di_status di_js_add_fact(di_js *js, di_js_shapes *shapes, di_js_fact fact)
 {
     enum { BLOCK = 128 };
+    DI_TRY(di_js_check_work(js));
     for (size_t i = 0; i < shapes->n; i++) {
         if (js->n_free_facts == 0) {
             DI_TRY(DI_ARENA_NEW(&js->scratch, BLOCK, &js->free_facts));
