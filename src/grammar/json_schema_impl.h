@@ -292,10 +292,10 @@ DI_WARN_UNUSED di_status di_js_rules_define(di_js *js, const di_expr *root, uint
 DI_WARN_UNUSED di_status di_js_any_value(di_js *js, uint32_t level, const di_expr **out);
 DI_WARN_UNUSED di_status di_js_any_string(di_js *js, const di_expr **out);
 DI_WARN_UNUSED di_status di_js_any_char(di_js *js, const di_expr **out);
-/* Any text between quotes; one code point that is not an ASCII character as itself, but as JSON
- * writes it. */
-DI_WARN_UNUSED di_status di_js_any_content(di_js *js, const di_expr **out);
-DI_WARN_UNUSED di_status di_js_not_ascii(di_js *js, const di_expr **out);
+/* Any text up to and with the closing quote; the same after a first code point that is not an ASCII
+ * character as itself. */
+DI_WARN_UNUSED di_status di_js_rest_of_string(di_js *js, const di_expr **out);
+DI_WARN_UNUSED di_status di_js_not_ascii_rest(di_js *js, const di_expr **out);
 /* An expression by a key of any bytes: NULL if it is not known. */
 const di_expr *di_js_known(const di_js *js, const di_buf *key);
 DI_WARN_UNUSED di_status di_js_keep(di_js *js, const di_buf *key, const di_expr *expr);

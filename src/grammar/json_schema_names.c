@@ -173,10 +173,12 @@ di_status di_js_all_texts(di_js *js, const di_dfa **out)
 
 /* ---- the same as an expression, spelled as in JSON: what leaves the names behind are rules */
 
-/* One code point that is none of those on the edges [first, end) of a node. */
-static di_status other_char(di_js *js, const di_dfa_edge *edges, uint32_t n, const di_expr **out)
+/* A code point that is none of those on n edges of a node, and any text after it with the closing
+ * quote. */
+static di_status other_rest(di_js *js, const di_dfa_edge *edges, uint32_t n, const di_expr **out)
 {
     enum { ASCII = 128 };
+    const di_expr *rest, *others = di_expr_nothing();
     di_charset_builder builder = {0};
     di_charset set;
     bool is_simple = true;
@@ -192,29 +194,30 @@ static di_status other_char(di_js *js, const di_dfa_edge *edges, uint32_t n, con
         status = di_charset_finish(&builder, js->arena, true, &set);
     di_charset_builder_free(&builder);
     DI_TRY(status);
-    if (!is_simple) {
-        DI_TRY(di_expr_chars(js->arena, set, out));
-        return di_expr_json_string(js->arena, *out, out);
+    DI_TRY(di_js_rest_of_string(js, &rest));
+    if (is_simple) {
+        static const di_code_range plain[] = {{' ', '!'}, {'#', '['}, {']', ASCII - 1}};
+        DI_TRY(di_charset_intersect(js->arena, set, (di_charset){.ranges = plain, .n = 3}, &set));
+        DI_TRY(di_js_not_ascii_rest(js, &others));
     }
-    static const di_code_range plain[] = {{' ', '!'}, {'#', '['}, {']', ASCII - 1}};
-    const di_expr *ascii, *other;
-    DI_TRY(di_charset_intersect(js->arena, set, (di_charset){.ranges = plain, .n = 3}, &set));
-    DI_TRY(di_expr_chars(js->arena, set, &ascii));
-    DI_TRY(di_js_not_ascii(js, &other));
-    return DI_EXPR_ALT_OF(js->arena, out, ascii, other);
+    DI_TRY(di_expr_chars(js->arena, set, out));
+    if (!is_simple)
+        DI_TRY(di_expr_json_string(js->arena, *out, out));
+    DI_TRY(DI_EXPR_SEQ_OF(js->arena, out, *out, rest));
+    return DI_EXPR_ALT_OF(js->arena, out, *out, others);
 }
 
-/* What may follow at a node; those after it in the list are done. */
+/* What may follow at a node, up to the closing quote; those after it in the list are done. */
 static di_status node_key(di_js *js, const trie *t, size_t number, const di_expr *const *nodes,
                           const di_expr **out)
 {
     const di_dfa_state *state = &t->states[number];
     const di_dfa_edge *edges = t->edges + state->first_edge;
-    const di_expr **parts, *other, *rest;
+    const di_expr **parts;
     size_t n = 0;
     DI_TRY(DI_ARENA_NEW(&js->scratch, (size_t)state->n_edges + 2, &parts));
     if (state->is_final)
-        parts[n++] = di_expr_empty();
+        DI_TRY(di_js_literal(js, "\"", 1, &parts[n++]));
     for (uint32_t i = 0; i < state->n_edges; i++) {
         const di_expr *c;
         if (edges[i].target == 1)
@@ -222,9 +225,7 @@ static di_status node_key(di_js *js, const trie *t, size_t number, const di_expr
         DI_TRY(di_js_json_char(js, edges[i].first, &c));
         DI_TRY(DI_EXPR_SEQ_OF(js->arena, &parts[n++], c, nodes[edges[i].target]));
     }
-    DI_TRY(other_char(js, edges, state->n_edges, &other));
-    DI_TRY(di_js_any_content(js, &rest));
-    DI_TRY(DI_EXPR_SEQ_OF(js->arena, &parts[n++], other, rest));
+    DI_TRY(other_rest(js, edges, state->n_edges, &parts[n++]));
     return di_expr_alt(js->arena, parts, n, out);
 }
 
@@ -283,7 +284,9 @@ static di_status make_other_key(di_js *js, const di_js_name *names, size_t n, co
         status = trie_key(js, &t, out);
     free_trie(&t);
     DI_TRY(status);
-    return di_js_quoted(js, *out, out);
+    const di_expr *quote;
+    DI_TRY(di_js_literal(js, "\"", 1, &quote));
+    return DI_EXPR_SEQ_OF(js->arena, out, quote, *out);
 }
 
 di_status di_js_other_key(di_js *js, const di_js_name *names, size_t n, const di_expr **out)

@@ -17,7 +17,7 @@ struct di_js_rules {
     const di_expr *chars[128];      /* literals of one code point */
     const di_expr *json_chars[128]; /* the same as they stand in a JSON string */
     const di_expr *space, *any_char, *any_string, *number, *integer, *colon;
-    const di_expr *any_content, *not_ascii;
+    const di_expr *rest, *not_ascii_rest;
     const di_expr *any_value[DI_JS_LEVELS_MOST + 2];
 };
 
@@ -254,13 +254,6 @@ static di_status word(di_js *js, const char *text, const di_expr **out)
     return di_js_literal(js, text, strlen(text), out);
 }
 
-di_status di_js_quoted(di_js *js, const di_expr *content, const di_expr **out)
-{
-    const di_expr *quote;
-    DI_TRY(word(js, "\"", &quote));
-    return DI_EXPR_SEQ_OF(js->arena, out, quote, content, quote);
-}
-
 /* A rule of its own for what stands in many places: made once. */
 static di_status once(di_js *js, const char *name, const di_expr *expr, const di_expr **out)
 {
@@ -268,6 +261,15 @@ static di_status once(di_js *js, const char *name, const di_expr *expr, const di
     DI_TRY(di_js_rule_new(js, name, &rule, out));
     di_js_rule_set(js, rule, expr);
     return DI_OK;
+}
+
+/* Its automaton ends with the quote: equal contents have equal token masks, whatever follows. */
+di_status di_js_quoted(di_js *js, const di_expr *content, const di_expr **out)
+{
+    const di_expr *quote;
+    DI_TRY(word(js, "\"", &quote));
+    DI_TRY(DI_EXPR_SEQ_OF(js->arena, out, quote, content, quote));
+    return (*out)->kind == DI_EXPR_NOTHING ? DI_OK : once(js, "string", *out, out);
 }
 
 const di_expr *di_js_known(const di_js *js, const di_buf *key)
@@ -293,34 +295,43 @@ di_status di_js_share(di_js *js, const char *name, const di_expr *expr, const di
     return once(js, name, expr, out);
 }
 
-di_status di_js_any_content(di_js *js, const di_expr **out)
+/* With the closing quote: a rule that could end anywhere else would leave all masks to its callers.
+ */
+static di_status rest_after(di_js *js, const di_expr *first, const char *name, const di_expr **out)
+{
+    const di_expr *expr, *quote;
+    DI_TRY(word(js, "\"", &quote));
+    DI_TRY(di_js_any_char(js, &expr));
+    DI_TRY(di_expr_repeat(js->arena, expr, 0, DI_REPEAT_INF, &expr));
+    DI_TRY(DI_EXPR_SEQ_OF(js->arena, &expr, first, expr, quote));
+    return once(js, name, expr, out);
+}
+
+di_status di_js_rest_of_string(di_js *js, const di_expr **out)
 {
     di_js_rules *r = js->rules;
-    const di_expr *expr;
-    if (r->any_content == NULL) {
-        DI_TRY(di_js_any_char(js, &expr));
-        DI_TRY(di_expr_repeat(js->arena, expr, 0, DI_REPEAT_INF, &expr));
-        DI_TRY(once(js, "rest of a string", expr, &r->any_content));
-    }
-    *out = r->any_content;
+    if (r->rest == NULL)
+        DI_TRY(rest_after(js, di_expr_empty(), "rest of a string", &r->rest));
+    *out = r->rest;
     return DI_OK;
 }
 
-di_status di_js_not_ascii(di_js *js, const di_expr **out)
+di_status di_js_not_ascii_rest(di_js *js, const di_expr **out)
 {
     static const di_code_range ranges[] = {
         {0, 0x1F}, {'"', '"'}, {'\\', '\\'}, {0x80, DI_CODE_LAST}};
     di_js_rules *r = js->rules;
-    if (r->not_ascii == NULL) {
+    if (r->not_ascii_rest == NULL) {
         di_charset set;
         const di_expr *expr;
         DI_TRY(di_charset_intersect(js->arena, (di_charset){.ranges = ranges, .n = 4},
                                     di_charset_all(), &set));
         DI_TRY(di_expr_chars(js->arena, set, &expr));
         DI_TRY(di_expr_json_string(js->arena, expr, &expr));
-        DI_TRY(once(js, "character", expr, &r->not_ascii));
+        DI_TRY(
+            rest_after(js, expr, "rest of a string from a special character", &r->not_ascii_rest));
     }
-    *out = r->not_ascii;
+    *out = r->not_ascii_rest;
     return DI_OK;
 }
 
@@ -340,8 +351,7 @@ di_status di_js_any_string(di_js *js, const di_expr **out)
     if (r->any_string == NULL) {
         DI_TRY(di_js_any_char(js, &expr));
         DI_TRY(di_expr_repeat(js->arena, expr, 0, DI_REPEAT_INF, &expr));
-        DI_TRY(di_js_quoted(js, expr, &expr));
-        DI_TRY(once(js, "string", expr, &r->any_string));
+        DI_TRY(di_js_quoted(js, expr, &r->any_string));
     }
     *out = r->any_string;
     return DI_OK;

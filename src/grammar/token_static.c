@@ -8,7 +8,7 @@
 
 enum {
     MAX_LIST = 512,  /* more ids than this are kept as bits */
-    WIDE_BYTES = 64, /* a state that reads so many bytes is worth sharing between grammars */
+    WIDE_BYTES = 32, /* a state that reads so many bytes is worth sharing between grammars */
     MAX_SHARED_BYTES = 64 << 20,
     MAX_NESTING = 32,
     NO_NEED = UINT16_MAX,
