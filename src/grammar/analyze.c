@@ -122,7 +122,11 @@ static void follow_back(analysis *a, const di_raw_edge *e)
 {
     const uint32_t rule = a->raw->states[e->from].rule;
     make_live(a, e->from);
-    if (a->raw->rules[rule].start == e->from)
+    /* The way out of a repetition with a least number is no text of it yet. */
+    const bool leaves = a->raw->rules[rule].kind == DI_REGISTER_COUNT &&
+                        a->raw->rules[rule].min > 0 && e->edge.kind == DI_EDGE_BYTES &&
+                        a->raw->states[e->edge.target].is_final;
+    if (a->raw->rules[rule].start == e->from && !leaves)
         make_productive(a, rule);
 }
 
@@ -306,7 +310,8 @@ static void set_loops(analysis *a)
             s->fewest = 0, s->most = DI_REPEAT_INF;
         else
             s->most = a->most[i];
-        if (s->most != DI_REPEAT_INF && a->is_live[i])
+        const bool ends = s->is_final && a->by_source.first[i] == a->by_source.first[i + 1];
+        if (s->most != DI_REPEAT_INF && a->is_live[i] && !ends)
             raw->rules[s->rule].is_loop = false;
     }
 }

@@ -17,6 +17,9 @@ typedef struct lowering {
 } lowering;
 
 static di_status lower(lowering *l, const di_expr *expr, uint32_t from, uint32_t to);
+static bool is_counted(const di_expr *expr);
+static di_status lower_with_tail(lowering *l, const di_expr *expr, const di_expr *tail,
+                                 uint32_t from, uint32_t to);
 
 static di_status new_state(lowering *l, uint32_t *state)
 {
@@ -193,16 +196,32 @@ static di_status lower_alt(lowering *l, const di_expr *expr, uint32_t from, uint
 
 /* --- sequences and repetitions --- */
 
+/* A single ASCII character: one byte. */
+static bool is_byte(const di_expr *expr)
+{
+    return expr->kind == DI_EXPR_CHARS && expr->chars.n == 1 &&
+           expr->chars.ranges[0].first == expr->chars.ranges[0].last &&
+           expr->chars.ranges[0].first < 0x80;
+}
+
+/* A byte that must follow a counted rule (the quote that ends a string) belongs into it: a rule
+ * that could end after every token would leave all masks to its callers. */
 static di_status lower_seq(lowering *l, const di_expr *const *items, uint32_t n, uint32_t from,
                            uint32_t to)
 {
-    for (uint32_t i = 0; i + 1 < n; i++) {
-        uint32_t next;
-        DI_TRY(new_state(l, &next));
-        DI_TRY(lower(l, items[i], from, next));
+    for (uint32_t i = 0; i < n; i++) {
+        const bool has_tail = i + 1 < n && is_byte(items[i + 1]) && is_counted(items[i]);
+        uint32_t next = to;
+        if (i + 1 + has_tail < n)
+            DI_TRY(new_state(l, &next));
+        if (has_tail)
+            DI_TRY(lower_with_tail(l, items[i], items[i + 1], from, next));
+        else
+            DI_TRY(lower(l, items[i], from, next));
         from = next;
+        i += has_tail;
     }
-    return lower(l, items[n - 1], from, to);
+    return DI_OK;
 }
 
 /* A rule of its own for an expression, called from `from` to `to`. */
@@ -254,7 +273,20 @@ static di_status counted_rule(lowering *l, uint32_t min, uint32_t max, lowering 
     return DI_OK;
 }
 
-static di_status lower_counted(lowering *l, const di_expr *expr, uint32_t from, uint32_t to)
+/* Ends a rule at a state, or after the tail that follows it (NULL: none). */
+static di_status end_rule(lowering *l, const di_expr *tail, uint32_t state)
+{
+    uint32_t end = state;
+    if (tail != NULL) {
+        DI_TRY(new_state(l, &end));
+        DI_TRY(lower(l, tail, state, end));
+    }
+    l->raw->states[end].is_final = true;
+    return DI_OK;
+}
+
+static di_status lower_counted(lowering *l, const di_expr *expr, const di_expr *tail, uint32_t from,
+                               uint32_t to)
 {
     const di_expr *body = expr->repeat.body;
     lowering inner;
@@ -262,14 +294,29 @@ static di_status lower_counted(lowering *l, const di_expr *expr, uint32_t from, 
     DI_TRY(counted_rule(l, expr->repeat.min, expr->repeat.max, &inner));
     DI_TRY(new_state(&inner, &loop));
     DI_TRY(new_state(&inner, &after));
-    l->raw->states[loop].is_final = true;
     l->raw->rules[inner.rule].start = loop;
+    DI_TRY(end_rule(&inner, tail, loop));
     if (may_be_empty(body))
         DI_TRY(lower_call(&inner, body, loop, after, true));
     else
         DI_TRY(lower(&inner, body, loop, after));
     DI_TRY(add_action(&inner, after, loop, DI_ACTION_COUNT, 0));
     return add_call(l, from, to, inner.rule, false);
+}
+
+/* Whether a repetition gets a rule with a register. */
+static bool is_counted_repeat(const di_expr *expr)
+{
+    const uint32_t min = expr->repeat.min, max = expr->repeat.max;
+    return !(min == 0 && (max == DI_REPEAT_INF || max == 1)) &&
+           !(min == 1 && max == DI_REPEAT_INF) && n_nodes(expr, UNROLL_NODES) > UNROLL_NODES;
+}
+
+static bool is_counted(const di_expr *expr)
+{
+    if (expr->kind == DI_EXPR_DFA)
+        return expr->dfa.min_len > 0 || expr->dfa.max_len != DI_REPEAT_INF;
+    return expr->kind == DI_EXPR_REPEAT && is_counted_repeat(expr);
 }
 
 static di_status lower_repeat(lowering *l, const di_expr *expr, uint32_t from, uint32_t to)
@@ -281,9 +328,8 @@ static di_status lower_repeat(lowering *l, const di_expr *expr, uint32_t from, u
         DI_TRY(add_epsilon(l, from, to));
         return lower(l, expr->repeat.body, from, to);
     }
-    if ((min == 1 && max == DI_REPEAT_INF) || n_nodes(expr, UNROLL_NODES) <= UNROLL_NODES)
-        return unroll(l, expr, from, to);
-    return lower_counted(l, expr, from, to);
+    return is_counted_repeat(expr) ? lower_counted(l, expr, NULL, from, to)
+                                   : unroll(l, expr, from, to);
 }
 
 /* --- deterministic automata --- */
@@ -350,19 +396,25 @@ static di_status lower_dfa_between(lowering *l, const di_expr_dfa *dfa, bool cou
     return DI_OK;
 }
 
-static di_status lower_dfa(lowering *l, const di_expr_dfa *dfa, uint32_t from, uint32_t to)
+static di_status lower_counted_dfa(lowering *l, const di_expr_dfa *dfa, const di_expr *tail,
+                                   uint32_t from, uint32_t to)
 {
-    if (dfa->min_len == 0 && dfa->max_len == DI_REPEAT_INF)
-        return lower_dfa_between(l, dfa, false, from, to);
     lowering inner;
     uint32_t start, end;
     DI_TRY(counted_rule(l, dfa->min_len, dfa->max_len, &inner));
     DI_TRY(new_state(&inner, &start));
     DI_TRY(new_state(&inner, &end));
-    l->raw->states[end].is_final = true;
     l->raw->rules[inner.rule].start = start;
+    DI_TRY(end_rule(&inner, tail, end));
     DI_TRY(lower_dfa_between(&inner, dfa, true, start, end));
     return add_call(l, from, to, inner.rule, false);
+}
+
+static di_status lower_with_tail(lowering *l, const di_expr *expr, const di_expr *tail,
+                                 uint32_t from, uint32_t to)
+{
+    return expr->kind == DI_EXPR_DFA ? lower_counted_dfa(l, &expr->dfa, tail, from, to)
+                                     : lower_counted(l, expr, tail, from, to);
 }
 
 /* --- members of objects --- */
@@ -484,7 +536,8 @@ static di_status lower(lowering *l, const di_expr *expr, uint32_t from, uint32_t
     case DI_EXPR_RULE:
         return add_call(l, from, to, expr->rule, false);
     case DI_EXPR_DFA:
-        return lower_dfa(l, &expr->dfa, from, to);
+        return is_counted(expr) ? lower_counted_dfa(l, &expr->dfa, NULL, from, to)
+                                : lower_dfa_between(l, &expr->dfa, false, from, to);
     case DI_EXPR_MEMBERS:
         return lower_members(l, &expr->members, from, to);
     }

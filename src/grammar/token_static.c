@@ -113,6 +113,14 @@ static di_status reach(static_walk *w, uint32_t node, uint32_t set, bool *goes_o
     return DI_OK;
 }
 
+static bool has_returned(const di_acceptor *a, uint32_t set)
+{
+    for (uint32_t i = 0; i < a->sets[set].n_items; i++)
+        if (a->items[a->sets[set].first_item + i].state == DI_STATE_POP)
+            return true;
+    return false;
+}
+
 /* --- slices: below a node where the place is one that reads on and on (inside a string), and the
  * bytes so far could have been read there too, tokens are those of that place --- */
 
@@ -169,6 +177,8 @@ static di_status follow_returns(static_walk *w, uint32_t node, const di_token_st
     uint32_t set;
     bool goes_on;
     DI_TRY(di_acceptor_returned(w->a, back, &set));
+    const bool returns_on = has_returned(w->a, set);
+    const uint64_t bytes = di_acceptor_bytes(w->a, set);
     uint32_t low = 0, high = loop->n_returns;
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
@@ -179,6 +189,8 @@ static di_status follow_returns(static_walk *w, uint32_t node, const di_token_st
     }
     for (; low < loop->n_returns && loop->returns[low].node < skip; low++) {
         const uint32_t at = loop->returns[low].node;
+        if (!returns_on && (w->a->vocab->below[at] & bytes) == 0)
+            continue; /* its own tokens are the loop's */
         DI_TRY(reach(w, at, set, &goes_on));
         if (goes_on)
             DI_TRY(walk_below(w, at, set));
