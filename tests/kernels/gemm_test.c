@@ -12,6 +12,7 @@
 #include "kernel_case.h"
 #include "base/checked.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_f4_tables.h"
 #include "kernels/grouped_gemm/grouped_gemm.h"
 
 static double e4m3_value(int code)
@@ -456,9 +457,25 @@ static void grouped_gemm(void **state)
     }
 }
 
+static void f4_tables_hold_values_times_scales(void **state)
+{
+    (void)state;
+    for (int scale = 0; scale < 256; scale++) {
+        for (int code = 0; code < 16; code++) {
+            const float wanted = di_e2m1_to_f32[code] * di_e8m0_to_f32((uint8_t)scale);
+            const float found = di_f32_from_bits(di_f4_tables[scale][code]);
+            if (wanted != wanted)
+                assert_true(found != found);
+            else
+                assert_int_equal(di_f32_bits(found), di_f32_bits(wanted));
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gemm), cmocka_unit_test(grouped_gemm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(f4_tables_hold_values_times_scales),
+                                       cmocka_unit_test(gemm), cmocka_unit_test(grouped_gemm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 
 #include "kernels/avx512.h"
 #include "kernels/gemm/gemm_block.h"
+#include "kernels/gemm/gemm_f4_tables.h"
 
 enum {
     DI_GEMV_ROWS = 6,
@@ -106,6 +107,14 @@ DI_INLINE __m512 di_decode_f4(const uint8_t *codes, __m512 table)
     return _mm512_permutexvar_ps(_mm512_srlv_epi64(_mm512_set1_epi64(bits), shifts), table);
 }
 
+/* 32 F4 weights. */
+DI_INLINE void di_decode32_f4(const uint8_t *codes, uint8_t scale, __m512 w[2])
+{
+    const __m512 table = _mm512_load_ps(di_f4_tables[scale]);
+    w[0] = di_decode_f4(codes, table);
+    w[1] = di_decode_f4(codes + 8, table);
+}
+
 /* 32 weights with a scale of di_widen_scales. */
 DI_INLINE void di_decode32(di_gemm_format format, const uint8_t *codes, float scale, __m512 w[2])
 {
@@ -190,12 +199,14 @@ DI_INLINE bool di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_sc
 {
     const int64_t padded = di_gemm_padded(b->k), n_scales = padded / 32 + 16;
     const float *x = is_scaled ? work->scaled : work->x;
-    const uint8_t *codes[DI_GEMV_COLUMNS];
+    const uint8_t *codes[DI_GEMV_COLUMNS], *f4_scales[DI_GEMV_COLUMNS];
     __m512 sum[DI_GEMV_ROWS][DI_GEMV_COLUMNS];
     const int64_t step = di_format_bytes(format, 32);
     for (int c = 0; c < columns; c++) {
         codes[c] = di_column_codes(b, format, column + c * stride);
-        if (format != DI_GEMM_BF16 && !is_scaled)
+        f4_scales[c] =
+            format == DI_GEMM_F4 ? di_column_scales(b, format, column + c * stride) : NULL;
+        if (format == DI_GEMM_F8 && !is_scaled)
             di_widen_scales(format, di_column_scales(b, format, column + c * stride), padded / 32,
                             work->scales + c * n_scales);
         for (int r = 0; r < rows; r++)
@@ -209,6 +220,8 @@ DI_INLINE bool di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_sc
             _mm_prefetch((const char *)codes[c] + i * step + DI_PREFETCH_BYTES, _MM_HINT_T0);
             if (is_scaled)
                 nan = _mm512_or_si512(nan, di_decode_f8(codes[c] + i * step, w));
+            else if (format == DI_GEMM_F4)
+                di_decode32_f4(codes[c] + i * step, f4_scales[c][i], w);
             else
                 di_decode32(format, codes[c] + i * step,
                             format == DI_GEMM_BF16 ? 1.0f : work->scales[c * n_scales + i], w);
@@ -221,9 +234,10 @@ DI_INLINE bool di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_sc
     }
     for (int c = 0; c < columns && whole * 32 < b->k; c++) {
         __m512 w[2];
-        const float scale = format == DI_GEMM_BF16 ? 1.0f
-                            : is_scaled            ? 1.0f
-                                                   : work->scales[c * n_scales + whole];
+        const float scale = format == DI_GEMM_F4 ? di_e8m0_to_f32(f4_scales[c][whole])
+                            : format == DI_GEMM_BF16 || is_scaled
+                                ? 1.0f
+                                : work->scales[c * n_scales + whole];
         di_decode_rest(format, codes[c] + whole * step, b->k - whole * 32, scale, w);
         for (int r = 0; r < rows; r++) {
             const float *v = x + r * padded + whole * 32;
