@@ -199,6 +199,17 @@ static void any_order(void **state)
     assert_int_equal(r.tiers[BEYOND].wrong_accept, 0);
 }
 
+/* Random schemas of most keywords, labelled by a validator: an answer that it shares, or a name. */
+static void random_schemas(void **state)
+{
+    (void)state;
+    run r = run_of(false, true);
+    run_file("json_schema_random.jsonl.xz", &r);
+    assert_int_equal(r.tiers[CORE].wrong_accept + r.tiers[CORE].wrong_reject, 0);
+    assert_int_equal(r.tiers[CORE].refused_wrong, 0);
+    assert_in_range(r.tiers[CORE].right, 4142, INT32_MAX);
+}
+
 /* Rows on which validators disagree, or of another spelling: an answer, whichever. */
 static void either(void **state)
 {
@@ -213,9 +224,8 @@ static void either(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_objects),
-        cmocka_unit_test(strict_objects),
-        cmocka_unit_test(any_order),
+        cmocka_unit_test(open_objects), cmocka_unit_test(strict_objects),
+        cmocka_unit_test(any_order),    cmocka_unit_test(random_schemas),
         cmocka_unit_test(either),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
