@@ -191,7 +191,7 @@ typedef struct di_so_args {
     /* JSON only, from here on. */
     bool is_fixed_layout;   /* whitespace only as indent and separators say */
     int32_t max_whitespace; /* else: most characters of whitespace in a row; -1 = no bound */
-    int32_t indent;         /* fixed layout: spaces a level, a member a line; -1 = one line */
+    int32_t indent;         /* fixed layout alone: spaces a level, a member a line; -1 = one line */
     const char *item_separator, *key_separator; /* NULL = by layout */
     bool is_strict; /* objects and arrays have no more members than the schema names */
     bool any_order; /* members of objects in any order, not only the schema's */

@@ -38,10 +38,6 @@ static di_status check_layout(const di_so_args *args)
     if (args->indent < -1 || args->indent > MAX_INDENT)
         return di_fail(DI_ERR_ARGUMENT, "indent: found %d, wanted -1 (one line) to %d",
                        args->indent, MAX_INDENT);
-    if (!args->is_fixed_layout && args->indent >= 0)
-        return di_fail(DI_ERR_ARGUMENT,
-                       "indent: found %d with free whitespace, wanted a fixed layout with it",
-                       args->indent);
     return DI_OK;
 }
 
@@ -55,7 +51,7 @@ di_status di_so_args_check(const di_so_args *args)
     if (args->root != NULL && args->schema_type != DI_SCHEMA_EBNF)
         return di_fail(DI_ERR_ARGUMENT, "root: found \"%s\", wanted it only with an EBNF grammar",
                        args->root);
-    return check_layout(args);
+    return args->schema_type == DI_SCHEMA_JSON ? check_layout(args) : DI_OK;
 }
 
 static di_status parse_regex(di_grammar_builder *builder, const di_so_args *args, uint32_t *root)

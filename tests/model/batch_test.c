@@ -48,6 +48,18 @@ static const int32_t *make_prompt(di_rng *rng, int index, size_t *n)
     return ids;
 }
 
+/* Structured outputs for a part of the requests. */
+static const di_so_args constraints[] = {
+    {.schema_type = DI_SCHEMA_REGEX, .schema = "([a-z]{2,5} ?){1,40}\\."},
+    {.schema_type = DI_SCHEMA_JSON,
+     .schema =
+         "{\"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": 9}, \"b\": {\"type\": "
+         "\"array\", \"items\": {\"type\": \"integer\"}}}, \"required\": [\"a\", \"b\"]}",
+     .max_whitespace = 2,
+     .indent = -1},
+    {.schema_type = DI_SCHEMA_EBNF, .schema = "root ::= \"(\" root \")\" root | [a-e]*"},
+};
+
 static di_request make_request(di_rng *rng, int index)
 {
     di_request r = DI_REQUEST_INIT;
@@ -65,6 +77,10 @@ static di_request make_request(di_rng *rng, int index)
     p->seed = di_rng_next(rng);
     p->max_tokens = di_rng_between(rng, 1, plan.most_new);
     p->ignore_eos = di_rng_below(rng, 2) == 0;
+    if (index % 8 == 5) {
+        r.so_args = &constraints[index / 8 % 3];
+        p->ignore_eos = false;
+    }
     p->stop = di_rng_below(rng, 3) ? no_stops : stops;
     p->n_stop = p->stop ? sizeof stops / sizeof stops[0] : 0;
     p->n_logprobs = (int32_t)di_rng_between(rng, 0, 3);
