@@ -48,16 +48,14 @@ static const int32_t *make_prompt(di_rng *rng, int index, size_t *n)
     return ids;
 }
 
-/* Structured outputs for a part of the requests. */
+/* Structured outputs for a part of the requests, longer than these run: room must stay scarce. */
 static const di_so_args constraints[] = {
-    {.schema_type = DI_SCHEMA_REGEX, .schema = "([a-z]{2,5} ?){1,40}\\."},
+    {.schema_type = DI_SCHEMA_REGEX, .schema = "([b-df-z]{2,5} ?){60,90}\\."},
     {.schema_type = DI_SCHEMA_JSON,
      .schema =
-         "{\"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": 9}, \"b\": {\"type\": "
-         "\"array\", \"items\": {\"type\": \"integer\"}}}, \"required\": [\"a\", \"b\"]}",
-     .max_whitespace = 2,
-     .indent = -1},
-    {.schema_type = DI_SCHEMA_EBNF, .schema = "root ::= \"(\" root \")\" root | [a-e]*"},
+         "{\"type\": \"array\", \"minItems\": 50, \"items\": {\"type\": [\"integer\", \"null\"]}}",
+     .max_whitespace = 2},
+    {.schema_type = DI_SCHEMA_EBNF, .schema = "root ::= \"(\" root \")\" [b-d]{200} | [b-d]{200}"},
 };
 
 static di_request make_request(di_rng *rng, int index)
