@@ -118,8 +118,8 @@ static void every_command_has_help(void **state)
 {
     (void)state;
     static const char *const commands[] = {"run",      "chat",       "score",  "inspect",
-                                           "tokenize", "detokenize", "encode", "parse",
-                                           "kernels",  "config",     "version"};
+                                           "tokenize", "detokenize", "check",  "encode",
+                                           "parse",    "kernels",    "config", "version"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char *usage = NULL;
         assert_true(asprintf(&usage, "^Usage: deepinfer %s .*print this help", commands[i]) > 0);
