@@ -544,6 +544,26 @@ static di_status lower(lowering *l, const di_expr *expr, uint32_t from, uint32_t
     return DI_OK;
 }
 
+static bool is_star(const di_expr *expr)
+{
+    return expr->kind == DI_EXPR_REPEAT && expr->repeat.min == 0 &&
+           expr->repeat.max == DI_REPEAT_INF;
+}
+
+/* A rule that begins with a loop loops at its start: one state, not two that do the same. */
+static di_status lower_body(lowering *l, const di_expr *expr, uint32_t start, uint32_t end)
+{
+    if (is_star(expr)) {
+        DI_TRY(lower(l, expr->repeat.body, start, start));
+        return add_epsilon(l, start, end);
+    }
+    if (expr->kind == DI_EXPR_SEQ && is_star(expr->list.items[0])) {
+        DI_TRY(lower(l, expr->list.items[0]->repeat.body, start, start));
+        return lower_seq(l, expr->list.items + 1, expr->list.n - 1, start, end);
+    }
+    return lower(l, expr, start, end);
+}
+
 di_status di_lower_rule(di_raw_grammar *raw, uint32_t rule, const di_expr *expr)
 {
     lowering l = {.raw = raw, .rule = rule};
@@ -552,5 +572,5 @@ di_status di_lower_rule(di_raw_grammar *raw, uint32_t rule, const di_expr *expr)
     DI_TRY(new_state(&l, &end));
     raw->states[end].is_final = true;
     raw->rules[rule].start = start;
-    return lower(&l, expr, start, end);
+    return lower_body(&l, expr, start, end);
 }

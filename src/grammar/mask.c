@@ -56,6 +56,23 @@ static bool return_fits(const di_rule *rule, uint32_t reg, uint32_t count)
     return total >= rule->min && (rule->max == DI_REPEAT_INF || total <= rule->max);
 }
 
+/* The base's returns: a place with a base has no register. */
+static di_status follow_base(di_acceptor *a, const di_token_static *t, uint32_t set, uint64_t bytes,
+                             uint64_t *bits)
+{
+    const di_vocab *v = a->vocab;
+    uint32_t next = 0; /* of not_base: the first that is not left behind */
+    for (uint32_t i = 0; i < t->base->n_returns; i++) {
+        const uint32_t node = t->base->returns[i].node;
+        while (next < t->n_not_base && v->nodes[t->not_base[next]].skip <= node)
+            next++;
+        const bool is_base = next == t->n_not_base || node < t->not_base[next];
+        if (is_base && (v->below[node] & bytes) != 0)
+            DI_TRY(walk_whole(a, node, set, bits));
+    }
+    return DI_OK;
+}
+
 /* What follows where tokens return out of the place's rule. */
 static di_status follow_returns(di_acceptor *a, const di_token_static *t, di_item item,
                                 uint64_t *bits)
@@ -63,10 +80,12 @@ static di_status follow_returns(di_acceptor *a, const di_token_static *t, di_ite
     const di_vocab *v = a->vocab;
     const di_rule *rule = &a->grammar->rules[a->grammar->states[item.state].rule];
     uint32_t set;
-    if (t->n_returns == 0)
+    if (t->n_returns == 0 && t->base == NULL)
         return DI_OK;
     DI_TRY(di_acceptor_returned(a, item.node, &set));
     const uint64_t bytes = di_acceptor_bytes(a, set);
+    if (t->base != NULL)
+        DI_TRY(follow_base(a, t, set, bytes, bits));
     for (uint32_t i = 0; i < t->n_returns; i++) {
         const uint32_t node = t->returns[i].node;
         if (rule->is_loop) {
@@ -148,9 +167,7 @@ void di_acceptor_drop_masks(di_acceptor *a)
 static di_status keep(di_acceptor *a, uint32_t set, const uint64_t *bits)
 {
     const uint32_t n_words = a->vocab->n_words;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < n_words; i++)
-        n += (uint32_t)__builtin_popcountll(bits[i]);
+    uint32_t n = di_mask_count(bits, n_words, MAX_LIST);
     const size_t head = offsetof(struct di_mask_list, bits);
     const size_t bytes = head + (n > MAX_LIST ? n_words * 8 : n * 4) + 8;
     if (a->mask_bytes + bytes > MAX_MASK_BYTES)

@@ -13,6 +13,16 @@ static inline void di_mask_set(uint64_t *bits, uint32_t id)
     bits[id / 64] |= (uint64_t)1 << (id % 64);
 }
 
+/* Ids in a mask, counted until there are more than `most`. */
+static inline uint32_t di_mask_count(const uint64_t *bits, uint32_t n_words, uint32_t most)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_words && n <= most; i++)
+        for (uint64_t word = bits[i]; word != 0 && n <= most; word &= word - 1)
+            n++;
+    return n;
+}
+
 static inline bool di_mask_has(const uint64_t *bits, uint32_t id)
 {
     return (bits[id / 64] >> (id % 64) & 1) != 0;

@@ -27,6 +27,8 @@ typedef struct static_walk {
     uint32_t *sets;      /* by depth */
     di_token_return *returns;
     size_t n_returns, cap_returns;
+    const di_token_static *base; /* as in di_token_static */
+    uint32_t not_base[256], n_not_base;
 } static_walk;
 
 void di_token_static_free(di_token_static *t)
@@ -37,6 +39,7 @@ void di_token_static_free(di_token_static *t)
     free(t->ids);
     free(t->needs);
     free(t->returns);
+    free(t->not_base);
     free(t);
 }
 
@@ -209,7 +212,7 @@ static void take_bits(static_walk *w, uint32_t node, const di_token_static *loop
 
 static bool is_usable(const di_token_static *loop)
 {
-    return loop != NULL && loop->bits != NULL;
+    return loop != NULL && loop->bits != NULL && loop->base == NULL;
 }
 
 static di_status walk_below(static_walk *w, uint32_t node, uint32_t set)
@@ -287,6 +290,33 @@ static void clear_tokens(static_walk *w, uint32_t node)
         w->bits[v->sorted[i] / 64] &= ~((uint64_t)1 << (v->sorted[i] % 64));
 }
 
+/* Whether what returns out of a slice returns out of the place too, at once and in no other way. */
+static di_status passes_on(static_walk *w, const root_child *c, bool *passes)
+{
+    uint32_t set;
+    DI_TRY(di_acceptor_returned(w->a, c->back, &set));
+    const di_set *s = &w->a->sets[set];
+    *passes = s->n_items == 1 && w->a->items[s->first_item].state == DI_STATE_POP;
+    return DI_OK;
+}
+
+/* The slice that most of the vocabulary is: its returns need no copy if they pass through. */
+static di_status set_base(static_walk *w, const root_child *children, uint32_t n,
+                          const di_token_static *most)
+{
+    bool passes = most->is_shared && most->base == NULL;
+    for (uint32_t i = 0; i < n && passes; i++)
+        if (children[i].loop == most)
+            DI_TRY(passes_on(w, &children[i], &passes));
+    if (!passes)
+        return DI_OK;
+    w->base = most;
+    for (uint32_t i = 0; i < n; i++)
+        if (children[i].loop != most)
+            w->not_base[w->n_not_base++] = children[i].node;
+    return DI_OK;
+}
+
 static di_status walk_child(static_walk *w, const root_child *c, const di_token_static *most)
 {
     if (most != NULL && c->loop != most)
@@ -296,6 +326,8 @@ static di_status walk_child(static_walk *w, const root_child *c, const di_token_
     if (is_usable(c->loop)) {
         if (c->loop != most)
             take_bits(w, c->node, c->loop);
+        if (c->loop == w->base)
+            return DI_OK;
         return follow_returns(w, c->node, c->loop, c->back);
     }
     bool goes_on;
@@ -335,8 +367,10 @@ static di_status walk(static_walk *w)
     const di_item item = {w->state, w->is_relative ? DI_NODE_RELATIVE : DI_NODE_BOTTOM, 0};
     DI_TRY(di_acceptor_place(w->a, item, &place));
     DI_TRY(find_children(w, place, children, &n, &most));
-    if (most != NULL)
+    if (most != NULL) {
         memcpy(w->bits, most->bits, w->a->vocab->n_words * sizeof *w->bits);
+        DI_TRY(set_base(w, children, n, most));
+    }
     for (uint32_t i = 0; i < n; i++)
         DI_TRY(walk_child(w, &children[i], most));
     sort_returns(w);
@@ -348,8 +382,8 @@ static di_status walk(static_walk *w)
 static di_status keep_ids(static_walk *w, di_token_static *t)
 {
     const uint32_t n_words = w->a->vocab->n_words;
-    for (uint32_t i = 0; i < n_words; i++)
-        t->n_ids += (uint32_t)__builtin_popcountll(w->bits[i]);
+    const uint32_t most = w->is_relative ? w->a->vocab->n_ids : MAX_LIST;
+    t->n_ids = di_mask_count(w->bits, n_words, most);
     if (t->n_ids > MAX_LIST) {
         t->bits = malloc(n_words * sizeof *t->bits);
         if (t->bits == NULL)
@@ -410,6 +444,14 @@ static di_status keep(static_walk *w, di_token_static *t)
         memcpy(t->returns, w->returns, w->n_returns * sizeof *t->returns);
     }
     t->n_returns = (uint32_t)w->n_returns;
+    t->base = w->base;
+    if (w->n_not_base > 0) {
+        t->not_base = malloc(w->n_not_base * sizeof *t->not_base);
+        if (t->not_base == NULL)
+            return di_fail_memory(w->n_not_base * sizeof *t->not_base, "a token mask");
+        memcpy(t->not_base, w->not_base, w->n_not_base * sizeof *t->not_base);
+        t->n_not_base = w->n_not_base;
+    }
     t->bytes += sizeof *t + w->n_returns * sizeof *t->returns;
     return DI_OK;
 }

@@ -20,6 +20,11 @@ struct di_token_static {
     uint32_t n_needs;
     di_token_return *returns;
     uint32_t n_returns;
+    /* Also those of another place (shared; NULL: none), but for those below some nodes of the
+     * trie's first level, in ascending order. */
+    const di_token_static *base;
+    uint32_t *not_base; /* [n_not_base] */
+    uint32_t n_not_base;
     size_t bytes;
     bool is_shared; /* owned by the vocabulary */
 };
