@@ -15,7 +15,15 @@ di_status di_vocab_open(const di_tokenizer *tokenizer, di_vocab **out)
     if (tokenizer == NULL || out == NULL)
         return di_fail(DI_ERR_ARGUMENT,
                        "di_vocab_open: found NULL, wanted a tokenizer and an output");
-    return di_vocab_from_tokenizer(tokenizer, out);
+    di_vocab *vocab;
+    DI_TRY(di_vocab_from_tokenizer(tokenizer, &vocab));
+    const di_status status = di_vocab_warm(vocab);
+    if (status != DI_OK) {
+        di_vocab_unref(vocab);
+        return status;
+    }
+    *out = vocab;
+    return DI_OK;
 }
 
 void di_vocab_close(di_vocab *vocab)

@@ -109,6 +109,50 @@ di_status di_grammar_compile(const di_so_args *args, di_buf *not_enforced, di_gr
     return status;
 }
 
+/* --- common token sets --- */
+
+static di_status visit(di_matcher *matcher, const char *text, uint64_t *bits)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        bool accepted;
+        DI_TRY(di_matcher_mask(matcher, bits));
+        DI_TRY(di_matcher_accept(matcher, at, 1, &accepted));
+    }
+    return DI_OK;
+}
+
+static di_status warm_with(di_vocab *vocab, const di_so_args *args, const char *text)
+{
+    di_grammar *grammar;
+    di_acceptor *acceptor = NULL;
+    di_matcher *matcher = NULL;
+    uint64_t *bits = malloc(((size_t)vocab->n_words + 1) * sizeof *bits);
+    if (bits == NULL)
+        return di_fail_memory(vocab->n_words * sizeof *bits, "a token mask");
+    di_status status = di_grammar_compile(args, NULL, &grammar);
+    if (status == DI_OK) {
+        status = di_acceptor_create(grammar, vocab, &acceptor);
+        if (status == DI_OK)
+            status = di_matcher_create(acceptor, &matcher);
+        if (status == DI_OK)
+            status = visit(matcher, text, bits);
+        di_grammar_unref(grammar);
+    }
+    di_matcher_destroy(matcher);
+    di_acceptor_unref(acceptor);
+    free(bits);
+    return status;
+}
+
+di_status di_vocab_warm(di_vocab *vocab)
+{
+    di_so_args args = DI_SO_ARGS_INIT;
+    args.schema_type = DI_SCHEMA_JSON;
+    args.schema = "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\"}, "
+                  "\"b\": {\"type\": \"string\", \"maxLength\": 99}}}";
+    return warm_with(vocab, &args, "{\"a\":\"x\",\"b\":\"y\",\"cd\":1");
+}
+
 /* --- the cache --- */
 
 typedef struct cached {
@@ -121,6 +165,7 @@ struct di_grammar_cache {
     pthread_mutex_t lock;
     const di_tokenizer *tokenizer;
     di_vocab *vocab;
+    bool is_warm;
     cached entries[MAX_CACHED];
     size_t n_entries;
     uint64_t n_uses;
@@ -202,6 +247,10 @@ static di_status vocab_of(di_grammar_cache *cache, di_vocab **out)
     di_status status = DI_OK;
     if (cache->vocab == NULL)
         status = di_vocab_from_tokenizer(cache->tokenizer, &cache->vocab);
+    if (status == DI_OK && !cache->is_warm) {
+        status = di_vocab_warm(cache->vocab);
+        cache->is_warm = status == DI_OK;
+    }
     *out = cache->vocab;
     pthread_mutex_unlock(&cache->lock);
     return status;

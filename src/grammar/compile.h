@@ -12,6 +12,10 @@ DI_WARN_UNUSED di_status di_so_args_check(const di_so_args *args);
 DI_WARN_UNUSED di_status di_grammar_compile(const di_so_args *args, di_buf *not_enforced,
                                             di_grammar **out);
 
+/* Finds the token sets of what nearly every JSON schema has (the insides of strings, bounded ones,
+ * and of free names), so that no request pays for them: about as long as making the vocabulary. */
+DI_WARN_UNUSED di_status di_vocab_warm(di_vocab *vocab);
+
 /* Acceptors by description, those used last. Locks by itself; compiling holds no lock. */
 typedef struct di_grammar_cache di_grammar_cache;
 
