@@ -74,6 +74,22 @@ const di_vocab *di_acceptor_vocab(const di_acceptor *a)
     return a->vocab;
 }
 
+static size_t pool_bytes(const di_acceptor *a)
+{
+    return a->cap_sets * sizeof *a->sets + a->cap_items * sizeof *a->items +
+           a->cap_nodes * sizeof *a->nodes + a->cap_entries * sizeof *a->entries +
+           a->cap_steps * sizeof *a->steps + a->cap_member_sets * sizeof *a->member_sets +
+           a->cap_words * sizeof *a->words;
+}
+
+size_t di_acceptor_n_bytes(di_acceptor *a)
+{
+    pthread_mutex_lock(&a->lock);
+    const size_t bytes = pool_bytes(a);
+    pthread_mutex_unlock(&a->lock);
+    return bytes;
+}
+
 void di_acceptor_unref(di_acceptor *a)
 {
     if (a == NULL || atomic_fetch_sub(&a->n_refs, 1) > 1)
@@ -116,6 +132,10 @@ static di_status step(di_acceptor *a, uint32_t set, uint8_t byte, uint32_t *out)
 
 static di_status add_steps(di_acceptor *a, uint32_t set)
 {
+    if (pool_bytes(a) > DI_ACCEPTOR_MOST_BYTES)
+        return di_fail(DI_ERR_UNSUPPORTED,
+                       "the texts of the grammar are too manifold: more than %zu MiB to tell apart",
+                       DI_ACCEPTOR_MOST_BYTES >> 20);
     const uint32_t n = a->grammar->n_classes;
     DI_TRY(DI_GROW(&a->steps, &a->cap_steps, a->n_steps + n));
     memset(a->steps + a->n_steps, 0, n * sizeof *a->steps);

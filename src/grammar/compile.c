@@ -9,6 +9,10 @@
 /* Descriptions of which the acceptors are kept. */
 enum { MAX_CACHED = 64, MAX_INDENT = 32, MAX_WHITESPACE = 1000000 };
 
+/* An acceptor that has grown beyond this serves the matchers it has; the next request gets a fresh
+ * one. */
+#define MAX_CACHED_BYTES ((size_t)64 << 20)
+
 di_schema_type di_schema_type_from_name(const char *name)
 {
     static const struct {
@@ -217,10 +221,15 @@ static di_acceptor *find(di_grammar_cache *cache, const di_buf *key)
 {
     for (size_t i = 0; i < cache->n_entries; i++) {
         cached *entry = &cache->entries[i];
-        if (entry->key.len == key->len && memcmp(entry->key.data, key->data, key->len) == 0) {
-            entry->last_use = ++cache->n_uses;
-            return di_acceptor_ref(entry->acceptor);
+        if (entry->key.len != key->len || memcmp(entry->key.data, key->data, key->len) != 0)
+            continue;
+        if (di_acceptor_n_bytes(entry->acceptor) > MAX_CACHED_BYTES) {
+            free_entry(entry);
+            *entry = cache->entries[--cache->n_entries];
+            return NULL;
         }
+        entry->last_use = ++cache->n_uses;
+        return di_acceptor_ref(entry->acceptor);
     }
     return NULL;
 }

@@ -17,6 +17,10 @@ DI_WARN_UNUSED di_status di_acceptor_create(di_grammar *grammar, di_vocab *vocab
 di_acceptor *di_acceptor_ref(di_acceptor *acceptor);
 void di_acceptor_unref(di_acceptor *acceptor);
 const di_vocab *di_acceptor_vocab(const di_acceptor *acceptor); /* NULL without */
+/* What it holds by now, without masks (64 MiB at most). It grows with the situations that texts
+ * come to, up to DI_ACCEPTOR_MOST_BYTES: then reading on is DI_ERR_UNSUPPORTED. */
+size_t di_acceptor_n_bytes(di_acceptor *acceptor);
+#define DI_ACCEPTOR_MOST_BYTES ((size_t)1 << 30)
 
 DI_WARN_UNUSED di_status di_matcher_create(di_acceptor *acceptor, di_matcher **out);
 void di_matcher_destroy(di_matcher *matcher);
