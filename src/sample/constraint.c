@@ -52,21 +52,17 @@ static void apply_word(uint64_t word, float *scores, int32_t n)
 di_status di_constraint_apply(const di_constraint *c, float *scores, int32_t vocab_size,
                               bool *must_end)
 {
-    float kept[8];
-    size_t n_kept = 0;
     DI_TRY(di_matcher_mask(c->matcher, c->bits));
     *must_end = di_matcher_must_end(c->matcher);
     const bool may_end = di_matcher_may_end(c->matcher);
-    const size_t n_eos = c->n_eos_ids < 8 ? c->n_eos_ids : 8;
-    for (; may_end && n_kept < n_eos; n_kept++)
-        kept[n_kept] = scores[c->eos_ids[n_kept]];
+    for (size_t i = 0; may_end && i < c->n_eos_ids; i++)
+        if ((uint32_t)c->eos_ids[i] < c->n_ids)
+            c->bits[c->eos_ids[i] / 64] |= (uint64_t)1 << (c->eos_ids[i] % 64);
     for (int32_t first = 0; first < vocab_size; first += 64) {
         const int32_t n = vocab_size - first < 64 ? vocab_size - first : 64;
         const uint64_t word = (uint32_t)first < c->n_ids ? c->bits[first / 64] : 0;
         apply_word(word, scores + first, n);
     }
-    for (size_t i = 0; i < n_kept; i++)
-        scores[c->eos_ids[i]] = kept[i];
     return DI_OK;
 }
 
