@@ -18,7 +18,7 @@ static di_status add_bottoms(di_acceptor *a)
     DI_TRY(DI_GROW(&a->nodes, &a->cap_nodes, 3));
     DI_TRY(DI_GROW(&a->entries, &a->cap_entries, 3));
     for (uint32_t i = 0; i < 3; i++) {
-        a->nodes[i] = (di_node){.first_entry = i, .n_entries = 1, .group = i, .n_group = 1};
+        a->nodes[i] = (di_node){.first_entry = i, .n_entries = 1, .n_group = 1};
         a->entries[i] = returns[i];
     }
     a->n_nodes = a->n_entries = 3;

@@ -39,17 +39,14 @@ typedef struct di_set {
     uint32_t next;  /* where its table of steps begins; 0: none yet */
     uint64_t bytes; /* bit b % 64 for each byte b that an item reads; 0: not yet computed */
     bool accepts;   /* the text may end here */
-    bool is_marked;
     di_mask_list *mask;
 } di_set;
 
 typedef struct di_node {
     uint32_t first_entry, n_entries; /* where to go on after returning */
     uint32_t hash;
-    uint32_t group,
-        n_group;       /* nodes that refer to each other are made together: the first's number */
+    uint32_t n_group;  /* nodes that refer to each other are made together, in a row: how many */
     uint32_t returned; /* the set after a return to it; DI_SET_UNKNOWN */
-    bool is_marked;
 } di_node;
 
 /* Register of a rule that writes members of an object: which, and how many in all. */

@@ -128,7 +128,6 @@ static di_status add_group(di_acceptor *a, const di_node_entries *nodes, uint32_
         a->nodes[first + k] = (di_node){.first_entry = (uint32_t)a->n_entries,
                                         .n_entries = nodes[k].n,
                                         .hash = hash,
-                                        .group = first,
                                         .n_group = n};
         for (uint32_t i = 0; i < nodes[k].n; i++) {
             di_item entry = nodes[k].entries[i];

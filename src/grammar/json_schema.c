@@ -63,6 +63,29 @@ di_status di_js_count(const di_sj_value *at, uint32_t *out)
     return DI_OK;
 }
 
+bool di_js_is_exclusive(const di_sj_value *at, di_js_keyword keyword)
+{
+    if (keyword == DI_JS_KEY_EXCLUSIVE_MINIMUM || keyword == DI_JS_KEY_EXCLUSIVE_MAXIMUM)
+        return true;
+    const di_sj_value *flag = di_sj_get(
+        at->parent, keyword == DI_JS_KEY_MINIMUM ? "exclusiveMinimum" : "exclusiveMaximum");
+    return flag != NULL && flag->type == DI_SJ_TRUE;
+}
+
+di_status di_js_contains_counts(const di_js *js, const di_sj_value *at, uint32_t *min,
+                                uint32_t *max)
+{
+    const di_sj_value *least = di_sj_get(at->parent, "minContains");
+    const di_sj_value *most = di_sj_get(at->parent, "maxContains");
+    *min = 1;
+    *max = DI_REPEAT_INF;
+    if (least != NULL && js->draft >= 2019)
+        DI_TRY(di_js_count(least, min));
+    if (most != NULL && js->draft >= 2019)
+        DI_TRY(di_js_count(most, max));
+    return DI_OK;
+}
+
 di_status di_js_check_work(const di_js *js)
 {
     enum { MIB_MOST = 256 };

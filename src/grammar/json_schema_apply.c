@@ -64,20 +64,16 @@ static di_status apply_bound(di_js *js, const di_sj_value *at, di_js_keyword key
                              di_js_shapes *shapes)
 {
     const bool is_least = keyword == DI_JS_KEY_MINIMUM || keyword == DI_JS_KEY_EXCLUSIVE_MINIMUM;
-    bool is_exclusive =
+    const bool is_flag =
         keyword == DI_JS_KEY_EXCLUSIVE_MINIMUM || keyword == DI_JS_KEY_EXCLUSIVE_MAXIMUM;
-    if (is_exclusive && (at->type == DI_SJ_TRUE || at->type == DI_SJ_FALSE))
+    if (is_flag && (at->type == DI_SJ_TRUE || at->type == DI_SJ_FALSE))
         return DI_OK; /* draft 4: read with the bound */
     if (at->type != DI_SJ_NUMBER)
         return di_js_malformed(at, "a number");
-    const di_sj_value *other =
-        di_sj_get(at->parent, is_least ? "exclusiveMinimum" : "exclusiveMaximum");
-    if (!is_exclusive && other != NULL && other->type == DI_SJ_TRUE)
-        is_exclusive = true;
     return di_js_add_fact(js, shapes,
                           (di_js_fact){.kind = is_least ? DI_JS_FACT_MINIMUM : DI_JS_FACT_MAXIMUM,
                                        .value = at,
-                                       .is_exclusive = is_exclusive});
+                                       .is_exclusive = di_js_is_exclusive(at, keyword)});
 }
 
 static di_status apply_count(di_js *js, const di_sj_value *at, di_js_fact_kind kind,
@@ -185,13 +181,8 @@ static bool has(const di_sj_value *schema, const char *keyword)
 
 static di_status apply_contains(di_js *js, const di_sj_value *at, di_js_shapes *shapes)
 {
-    uint32_t min = 1, max = DI_REPEAT_INF;
-    const di_sj_value *least = di_sj_get(at->parent, "minContains");
-    const di_sj_value *most = di_sj_get(at->parent, "maxContains");
-    if (least != NULL && js->draft >= 2019)
-        DI_TRY(di_js_count(least, &min));
-    if (most != NULL && js->draft >= 2019)
-        DI_TRY(di_js_count(most, &max));
+    uint32_t min, max;
+    DI_TRY(di_js_contains_counts(js, at, &min, &max));
     return di_js_add_fact(js, shapes,
                           (di_js_fact){.kind = DI_JS_FACT_CONTAINS,
                                        .value = at,

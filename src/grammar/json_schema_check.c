@@ -87,16 +87,12 @@ static di_status check_number(const di_sj_value *value, const di_sj_value *at,
     if (at->type != DI_SJ_NUMBER)
         return di_js_malformed(at, "a number");
     const bool is_least = keyword == DI_JS_KEY_MINIMUM || keyword == DI_JS_KEY_EXCLUSIVE_MINIMUM;
-    const di_sj_value *strict =
-        di_sj_get(at->parent, is_least ? "exclusiveMinimum" : "exclusiveMaximum");
-    const bool is_exclusive = keyword == DI_JS_KEY_EXCLUSIVE_MINIMUM ||
-                              keyword == DI_JS_KEY_EXCLUSIVE_MAXIMUM ||
-                              (strict != NULL && strict->type == DI_SJ_TRUE);
     const int order = di_sj_number_compare(value->text, at->text);
     if (keyword == DI_JS_KEY_MULTIPLE_OF)
         *out = yes_if(di_sj_number_is_multiple(value->text, at->text, &known));
     else
-        *out = yes_if((is_least ? order > 0 : order < 0) || (order == 0 && !is_exclusive));
+        *out = yes_if((is_least ? order > 0 : order < 0) ||
+                      (order == 0 && !di_js_is_exclusive(at, keyword)));
     if (!known)
         *out = DI_JS_UNKNOWN;
     return DI_OK;
@@ -200,13 +196,8 @@ static di_status check_items(di_js *js, const di_sj_value *value, const di_sj_va
 static di_status check_contains(di_js *js, const di_sj_value *value, const di_sj_value *at,
                                 di_js_verdict *out)
 {
-    uint32_t min = 1, max = DI_REPEAT_INF, n = 0, n_unknown = 0;
-    const di_sj_value *least = di_sj_get(at->parent, "minContains");
-    const di_sj_value *most = di_sj_get(at->parent, "maxContains");
-    if (least != NULL && js->draft >= 2019)
-        DI_TRY(di_js_count(least, &min));
-    if (most != NULL && js->draft >= 2019)
-        DI_TRY(di_js_count(most, &max));
+    uint32_t min, max, n = 0, n_unknown = 0;
+    DI_TRY(di_js_contains_counts(js, at, &min, &max));
     for (uint32_t i = 0; i < value->n; i++) {
         di_js_verdict verdict;
         DI_TRY(di_js_check(js, &value->items[i], di_js_lit_of(at), &verdict));

@@ -152,6 +152,13 @@ DI_WARN_UNUSED di_status di_js_refuse_failed(di_js *js, const di_sj_value *at, d
 /* A count (minLength, ...), clamped to what fits; integers only, but 2.0 is one. */
 DI_WARN_UNUSED di_status di_js_count(const di_sj_value *at, uint32_t *out);
 
+/* Whether the bound `at` (minimum, ...) excludes itself: by its keyword, or in draft 4 by the flag
+ * beside it. */
+bool di_js_is_exclusive(const di_sj_value *at, di_js_keyword keyword);
+/* How many items `contains` asks for, by minContains and maxContains beside it. */
+DI_WARN_UNUSED di_status di_js_contains_counts(const di_js *js, const di_sj_value *at,
+                                               uint32_t *min, uint32_t *max);
+
 /* DI_ERR_UNSUPPORTED if so much was made that the schema asks for too much. */
 DI_WARN_UNUSED di_status di_js_check_work(const di_js *js);
 

@@ -62,21 +62,17 @@ static di_status negate_type(const negation * not, const di_sj_value *at)
     return finish(not, &branch);
 }
 
-static di_status negate_bound(const negation * not, const di_sj_value *at, bool is_least,
-                              bool is_exclusive)
+static di_status negate_bound(const negation * not, const di_sj_value *at, di_js_keyword keyword)
 {
+    const bool is_least = keyword == DI_JS_KEY_MINIMUM || keyword == DI_JS_KEY_EXCLUSIVE_MINIMUM;
     if (at->type == DI_SJ_TRUE || at->type == DI_SJ_FALSE)
         return DI_OK;
     if (at->type != DI_SJ_NUMBER)
         return di_js_malformed(at, "a number");
-    const di_sj_value *other =
-        di_sj_get(at->parent, is_least ? "exclusiveMinimum" : "exclusiveMaximum");
-    if (!is_exclusive && other != NULL && other->type == DI_SJ_TRUE)
-        is_exclusive = true;
     return with_fact(not, DI_JS_NUMBER,
                      (di_js_fact){.kind = is_least ? DI_JS_FACT_MAXIMUM : DI_JS_FACT_MINIMUM,
                                   .value = at,
-                                  .is_exclusive = !is_exclusive});
+                                  .is_exclusive = !di_js_is_exclusive(at, keyword)});
 }
 
 static di_status negate_least(const negation * not, const di_sj_value *at, uint32_t types,
@@ -242,13 +238,8 @@ static di_status negate_items(const negation * not, const di_sj_value *schema)
 
 static di_status negate_contains(const negation * not, const di_sj_value *at)
 {
-    uint32_t min = 1, max = DI_REPEAT_INF;
-    const di_sj_value *least = di_sj_get(at->parent, "minContains");
-    const di_sj_value *most = di_sj_get(at->parent, "maxContains");
-    if (least != NULL && not ->js->draft >= 2019)
-        DI_TRY(di_js_count(least, &min));
-    if (most != NULL && not ->js->draft >= 2019)
-        DI_TRY(di_js_count(most, &max));
+    uint32_t min, max;
+    DI_TRY(di_js_contains_counts(not ->js, at, &min, &max));
     di_js_fact fact = {.kind = DI_JS_FACT_CONTAINS, .value = at, .lit = di_js_lit_of(at)};
     if (min > 0) {
         fact.max = min - 1;
@@ -364,9 +355,7 @@ static di_status negate_ref(const negation * not, const di_sj_value *at)
 static di_status negate_number(const negation * not, const di_sj_value *at, di_js_keyword keyword)
 {
     if (keyword != DI_JS_KEY_MULTIPLE_OF)
-        return negate_bound(
-            not, at, keyword == DI_JS_KEY_MINIMUM || keyword == DI_JS_KEY_EXCLUSIVE_MINIMUM,
-            keyword == DI_JS_KEY_EXCLUSIVE_MINIMUM || keyword == DI_JS_KEY_EXCLUSIVE_MAXIMUM);
+        return negate_bound(not, at, keyword);
     if (at->type != DI_SJ_NUMBER || di_sj_number_compare(at->text, "0") <= 0)
         return di_js_malformed(at, "a number above 0");
     return with_fact(not, DI_JS_NUMBER,

@@ -5,16 +5,13 @@
 
 #include "grammar/token_static.h"
 
-enum {
-    MAX_LIST = 512, /* more ids than this are kept as bits */
-    MAX_MASK_BYTES = 64 << 20,
-};
+enum { MAX_MASK_BYTES = 64 << 20 };
 
 /* A set's mask as it is kept. */
 struct di_mask_list {
-    uint32_t n_ids; /* of ids; MAX_LIST + 1: bits */
+    uint32_t n_ids; /* of ids; DI_MASK_LIST + 1: bits */
     union {
-        uint32_t ids[MAX_LIST];
+        uint32_t ids[DI_MASK_LIST];
         uint64_t bits[1];
     };
 };
@@ -167,22 +164,19 @@ void di_acceptor_drop_masks(di_acceptor *a)
 static di_status keep(di_acceptor *a, uint32_t set, const uint64_t *bits)
 {
     const uint32_t n_words = a->vocab->n_words;
-    uint32_t n = di_mask_count(bits, n_words, MAX_LIST);
+    const uint32_t n = di_mask_count(bits, n_words, DI_MASK_LIST);
     const size_t head = offsetof(struct di_mask_list, bits);
-    const size_t bytes = head + (n > MAX_LIST ? n_words * 8 : n * 4) + 8;
+    const size_t bytes = head + (n > DI_MASK_LIST ? n_words * 8 : n * 4) + 8;
     if (a->mask_bytes + bytes > MAX_MASK_BYTES)
         di_acceptor_drop_masks(a);
     struct di_mask_list *mask = malloc(bytes);
     if (mask == NULL)
         return di_fail_memory(bytes, "a token mask");
-    mask->n_ids = n > MAX_LIST ? MAX_LIST + 1 : n;
-    if (n > MAX_LIST) {
+    mask->n_ids = n > DI_MASK_LIST ? DI_MASK_LIST + 1 : n;
+    if (n > DI_MASK_LIST) {
         memcpy(mask->bits, bits, n_words * 8);
     } else {
-        n = 0;
-        for (uint32_t i = 0; i < n_words; i++)
-            for (uint64_t word = bits[i]; word != 0; word &= word - 1)
-                mask->ids[n++] = i * 64 + (uint32_t)__builtin_ctzll(word);
+        di_mask_ids(bits, n_words, mask->ids);
     }
     a->sets[set].mask = mask;
     a->mask_bytes += bytes;
@@ -192,7 +186,7 @@ static di_status keep(di_acceptor *a, uint32_t set, const uint64_t *bits)
 static void take(const di_acceptor *a, const struct di_mask_list *mask, uint64_t *bits)
 {
     const size_t bytes = a->vocab->n_words * sizeof *bits;
-    if (mask->n_ids > MAX_LIST) {
+    if (mask->n_ids > DI_MASK_LIST) {
         memcpy(bits, mask->bits, bytes);
         return;
     }

@@ -23,6 +23,17 @@ static inline uint32_t di_mask_count(const uint64_t *bits, uint32_t n_words, uin
     return n;
 }
 
+/* More ids than this are kept as bits. */
+enum { DI_MASK_LIST = 512 };
+
+/* Writes the ids of a mask, ascending. */
+static inline void di_mask_ids(const uint64_t *bits, uint32_t n_words, uint32_t *ids)
+{
+    for (uint32_t i = 0; i < n_words; i++)
+        for (uint64_t word = bits[i]; word != 0; word &= word - 1)
+            *ids++ = i * 64 + (uint32_t)__builtin_ctzll(word);
+}
+
 static inline bool di_mask_has(const uint64_t *bits, uint32_t id)
 {
     return (bits[id / 64] >> (id % 64) & 1) != 0;

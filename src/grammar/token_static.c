@@ -7,7 +7,6 @@
 #include "grammar/mask.h"
 
 enum {
-    MAX_LIST = 512,  /* more ids than this are kept as bits */
     WIDE_BYTES = 32, /* a state that reads so many bytes is worth sharing between grammars */
     MAX_SHARED_BYTES = 64 << 20,
     MAX_NESTING = 32,
@@ -382,9 +381,9 @@ static di_status walk(static_walk *w)
 static di_status keep_ids(static_walk *w, di_token_static *t)
 {
     const uint32_t n_words = w->a->vocab->n_words;
-    const uint32_t most = w->is_relative ? w->a->vocab->n_ids : MAX_LIST;
+    const uint32_t most = w->is_relative ? w->a->vocab->n_ids : DI_MASK_LIST;
     t->n_ids = di_mask_count(w->bits, n_words, most);
-    if (t->n_ids > MAX_LIST) {
+    if (t->n_ids > DI_MASK_LIST) {
         t->bits = malloc(n_words * sizeof *t->bits);
         if (t->bits == NULL)
             return di_fail_memory(n_words * sizeof *t->bits, "a token mask");
@@ -397,10 +396,7 @@ static di_status keep_ids(static_walk *w, di_token_static *t)
     if (t->ids == NULL)
         return di_fail_memory(t->n_ids * sizeof *t->ids, "a token mask");
     t->bytes += t->n_ids * sizeof *t->ids;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < n_words; i++)
-        for (uint64_t word = w->bits[i]; word != 0; word &= word - 1)
-            t->ids[n++] = i * 64 + (uint32_t)__builtin_ctzll(word);
+    di_mask_ids(w->bits, n_words, t->ids);
     return DI_OK;
 }
 
