@@ -326,7 +326,10 @@ typedef struct di_engine_stats {
     uint64_t replayed_tokens;      /* recomputed to rebuild windows (replay mode) */
     uint64_t computed_tokens;      /* rows of all passes */
     uint64_t generated_tokens;
-    uint64_t wasted_rows; /* rows of sequences that had ended when they ran */
+    uint64_t wasted_rows;     /* rows of sequences that had ended when they ran */
+    uint64_t drafted_tokens;  /* guessed, by the drafter or from a grammar */
+    uint64_t verified_drafts; /* of them computed by passes */
+    uint64_t accepted_drafts; /* of them right: these tokens took no pass of their own */
     uint64_t n_preemptions;
     uint64_t kv_blocks_used, kv_blocks_cached, kv_blocks_free; /* over all groups */
     uint64_t expert_hits, expert_misses; /* experts that a layer of a pass found in memory, or had

@@ -10,12 +10,20 @@
  * layers, then one group per compression ratio of the model (kv/layout.h). */
 enum { DI_MAX_KV_GROUPS = 3 };
 
+/* Most tokens of one sequence that a pass verifies beside the one it would compute anyway. */
+enum { DI_MAX_DRAFTS = 7 };
+
+/* Pending tokens that a ratio-2 compressor keeps: of the pairs that the rows of a verification
+ * touch (DI_MAX_DRAFTS + 1 rows), so that the sequence can go on from any of them. */
+enum { DI_PENDING_PAIRS = 4 };
+
 typedef struct di_batch_seq {
     const int32_t *block_tables[DI_MAX_KV_GROUPS];
     const int32_t *engram_ids; /* [context_len]: compressed token ids from position 0 */
     int32_t window_floor;      /* positions below it are in no window (after a replay), else 0 */
-    float *compressor_state;   /* [n ratio-2 sources, 2, head_dim]: k and gate of a pending token;
-                                  valid iff the sequence's first row has an odd position; updated */
+    float *compressor_state;   /* [n ratio-2 sources, DI_PENDING_PAIRS, 2, head_dim]: k and gate of
+                                  the first token of pair p at p % DI_PENDING_PAIRS; read for a
+                                  first row at an odd position; updated */
 } di_batch_seq;
 
 typedef struct di_batch {

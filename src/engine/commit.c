@@ -246,12 +246,16 @@ static di_status find_end(di_engine *engine, di_seq *seq, int32_t token_id,
     return DI_OK;
 }
 
-static di_status commit_token(di_engine *engine, di_seq *seq, const di_step_job *job)
+/* What a pass sampled, up to the end if it has one: what was sampled behind a stop string is as if
+ * it had never been. */
+static di_status commit_tokens(di_engine *engine, di_seq *seq, const di_step_job *job)
 {
     const size_t n_tokens = di_seq_n_output(seq), n_bytes = seq->text.len;
-    di_finish_reason reason;
-    DI_TRY(add_token(engine, seq, job->token_id, job->logprobs));
-    DI_TRY(find_end(engine, seq, job->token_id, &reason));
+    di_finish_reason reason = DI_FINISH_NONE;
+    for (int32_t i = 0; i < job->n_tokens && reason == DI_FINISH_NONE; i++) {
+        DI_TRY(add_token(engine, seq, job->token_ids[i], &job->logprobs[i]));
+        DI_TRY(find_end(engine, seq, job->token_ids[i], &reason));
+    }
     if (reason != DI_FINISH_NONE)
         close_seq(engine, seq, reason, DI_OK);
     const di_status status = push_event(engine, seq, n_tokens, n_bytes);
@@ -272,18 +276,29 @@ static void commit_job(di_engine *engine, const di_step_job *job)
 {
     di_seq *seq = job->seq;
     if (seq->finish_reason != DI_FINISH_NONE) {
-        engine->stats.wasted_rows += !job->scored_tokens;
+        engine->stats.wasted_rows += job->scored_tokens ? 0 : 1 + (uint64_t)job->n_verified;
         return;
     }
-    di_status status = job->status;
-    if (status != DI_OK)
-        di_error_set_text(job->error ? job->error : di_status_name(status));
-    else if (job->scored_tokens)
+    di_status status = DI_OK;
+    if (job->n_tokens > 0)
+        status = commit_tokens(engine, seq, job);
+    else if (job->scored_tokens && job->status == DI_OK)
         status = commit_scores(seq, job);
-    else
-        status = commit_token(engine, seq, job);
+    if (status == DI_OK && job->status != DI_OK && seq->finish_reason == DI_FINISH_NONE) {
+        status = job->status;
+        di_error_set_text(job->error ? job->error : di_status_name(status));
+    }
     if (status != DI_OK)
         di_seq_finish(engine, seq, DI_FINISH_ERROR, status);
+}
+
+/* How far a decode has come is known now. */
+static void settle_decode(di_engine *engine, const di_step_seq *s, const di_step_job *job)
+{
+    di_scheduler_settle(&s->seq->sched, s->n_drafts, job->n_tokens);
+    engine->stats.drafted_tokens += (uint64_t)job->n_drafted;
+    engine->stats.verified_drafts += (uint64_t)job->n_verified;
+    engine->stats.accepted_drafts += (uint64_t)di_max_i64(0, job->n_tokens - 1);
 }
 
 /* ------------------------------------------------------------------------------- a step */
@@ -345,7 +360,7 @@ static bool has_adopted(const di_engine *engine, const di_kv_seq *seq, bool *con
 static void mark_dependents(di_engine *engine, di_step *step)
 {
     bool *written[DI_MAX_KV_GROUPS] = {NULL};
-    const bool is_known = mark_written(engine, step, written) == DI_OK;
+    const bool is_known = step->is_laid_out && mark_written(engine, step, written) == DI_OK;
     for (di_sched_seq *s = engine->scheduler.running.first; s; s = s->next)
         if (!is_known || has_adopted(engine, &s->kv, written))
             di_seq_of(s)->is_lost = true;
@@ -405,6 +420,8 @@ void di_step_commit(di_engine *engine, di_step *step)
     const di_step_job *job = step->jobs;
     for (int32_t i = 0; i < step->n_seqs; i++) {
         const di_step_seq *s = &step->seqs[i];
+        if (is_ok && s->decodes)
+            settle_decode(engine, s, job);
         for (const di_step_job *end = job + s->n_jobs; job < end; job++)
             if (is_ok)
                 commit_job(engine, job);

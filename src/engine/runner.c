@@ -32,9 +32,15 @@ void di_runner_free(di_runner *runner)
     *runner = (di_runner){.model = NULL};
 }
 
+size_t di_compressor_state_len(const di_runner *runner)
+{
+    const di_kv_cache *kv = &runner->kv;
+    return (size_t)(kv->layout.n_compressors * DI_PENDING_PAIRS * 2 * kv->head_dim);
+}
+
 di_status di_compressor_state_new(const di_runner *runner, float **out)
 {
-    const size_t n = (size_t)(runner->kv.layout.n_compressors * 2 * runner->kv.head_dim);
+    const size_t n = di_compressor_state_len(runner);
     *out = calloc(n ? n : 1, sizeof **out);
     return *out ? DI_OK : di_fail_memory(n * sizeof **out, "a sequence's compressor state");
 }
@@ -116,7 +122,9 @@ static di_status add_work(di_runner *runner, const di_work *work, di_batch_maker
     const int64_t first = seq->kv.len;
     DI_TRY(di_kv_seq_extend(&runner->kv, &seq->kv, first + work->n_tokens));
     const di_batch_part part = {
-        .kv = &seq->kv,
+        .tables = seq->kv.tables,
+        .write_floor = seq->kv.write_floor,
+        .window_floor = seq->kv.window_floor,
         .first = first,
         .n = work->n_tokens,
         .token_ids = seq->tokens.data + first,
@@ -125,7 +133,8 @@ static di_status add_work(di_runner *runner, const di_work *work, di_batch_maker
         .wants_all_logits = work->wants_all_logits,
         .wants_last_logits = work->wants_last_logits,
     };
-    return di_batch_add(maker, &part);
+    di_batch_add(maker, &part);
+    return DI_OK;
 }
 
 static di_status forward(di_runner *runner, const di_work *works, int32_t n_works,

@@ -30,7 +30,7 @@ typedef struct di_runner_seq {
     di_ids tokens;
     di_ids engram_ids;       /* as many as tokens, if the model has engram layers */
     di_kv_seq kv;            /* kv.len tokens have been computed */
-    float *compressor_state; /* [n_compressors, 2, head_dim] */
+    float *compressor_state; /* as in core/batch.h */
 } di_runner_seq;
 
 /* One sequence's part of a pass: its next n_tokens tokens. */
@@ -59,7 +59,9 @@ void di_runner_seq_free(di_runner *runner, di_runner_seq *seq);
 DI_WARN_UNUSED di_status di_runner_execute(di_runner *runner, const di_batch *batch,
                                            const di_observer *observer, float **logits);
 
-/* Memory for a sequence's compressor state, zeroed; free() it. */
+/* Floats of a sequence's compressor state (core/batch.h). */
+size_t di_compressor_state_len(const di_runner *runner);
+/* Memory for it, zeroed; free() it. */
 DI_WARN_UNUSED di_status di_compressor_state_new(const di_runner *runner, float **out);
 
 /* One forward pass over all works, of different sequences. If the KV cache has no room for all of

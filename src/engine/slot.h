@@ -13,10 +13,15 @@ typedef struct di_slot di_slot;
 struct di_slot {
     di_slot *next; /* in the list of free slots */
     uint64_t generation;
-    int32_t last_token;  /* sampled by the latest pass; -1 once it was taken as input */
+    int32_t last_token;   /* sampled by the latest pass; -1 once it was taken as input */
+    int64_t position;     /* of last_token */
+    int64_t window_floor; /* as in di_kv_seq */
+    int32_t n_drafts;     /* behind last_token */
+    int32_t drafts[DI_MAX_DRAFTS];
+    float confidences[DI_MAX_DRAFTS]; /* raw; NAN: forced by a grammar */
     int32_t *engram_ids; /* [max_len]: compressed ids by position; NULL without engram layers */
     size_t engram_cap;
-    float *compressor_state;           /* [n_compressors, 2, head_dim] */
+    float *compressor_state;           /* as in core/batch.h */
     int32_t *tables[DI_MAX_KV_GROUPS]; /* block tables, as far as steps have told (di_step_table) */
     size_t table_caps[DI_MAX_KV_GROUPS];
     di_sampler_state sampler;

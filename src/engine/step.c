@@ -129,7 +129,6 @@ static bool launch_next(di_engine *engine)
     }
     engine->in_flight[engine->n_in_flight++] = step;
     engine->stats.n_steps++;
-    engine->stats.computed_tokens += (uint64_t)step->made.batch.n_rows;
     engine->executor.launch(engine->executor.self, step);
     return true;
 }
@@ -153,6 +152,7 @@ static void collect_oldest(di_engine *engine, int64_t *waited_ns)
     for (int i = 1; i < engine->n_in_flight; i++)
         engine->in_flight[i - 1] = engine->in_flight[i];
     engine->n_in_flight--;
+    engine->stats.computed_tokens += (uint64_t)step->made.batch.n_rows;
     note_times(engine, step);
     di_step_commit(engine, step);
     recycle_step(engine, step);

@@ -49,7 +49,7 @@ static di_status take_slot(di_engine *engine, di_seq *seq)
  * Engram needs the last few. */
 static di_status set_tokens(builder *b, const di_sched_item *item, di_step_seq *out)
 {
-    if (item->first + item->n > item->seq->n_known) /* the one token in flight */
+    if (out->decodes)
         return DI_OK;
     const bool is_after_hit = item->first > 0 && item->first == item->seq->n_cached;
     out->n_before = is_after_hit ? di_min_i64(item->first, b->history) : 0;
@@ -79,57 +79,62 @@ static di_status add_rows(builder *b, const di_sched_item *item, bool wants_all)
     *s = (di_step_seq){
         .seq = seq,
         .slot = di_slot_ref_of(seq->slot),
-        .first_row = b->step->made.batch.n_rows,
+        .decodes = item->decodes,
         .first = item->first,
         .n = item->n,
+        .write_floor = kv->write_floor,
+        .window_floor = kv->window_floor,
+        .n_drafts = item->n_drafts,
+        .wants_all_logits = wants_all,
+        .wants_last_logits = item->samples,
         .is_end = item->seq->max_len == item->seq->n_prompt &&
                   item->first + item->n == item->seq->n_prompt,
     };
-    DI_TRY(set_tokens(b, item, s));
     if (kv->n_given < kv->n_blocks)
         DI_TRY(add_table(b, kv, seq->slot));
-    const di_batch_part part = {
-        .kv = kv,
-        .first = item->first,
-        .n = item->n,
-        .engram_ids = seq->slot->engram_ids,
-        .compressor_state = seq->slot->compressor_state,
-        .tables = seq->slot->tables,
-        .wants_all_logits = wants_all,
-        .wants_last_logits = item->samples,
-    };
-    return di_batch_add(&b->step->made, &part);
+    return set_tokens(b, item, s);
 }
 
-static di_step_job *add_job(builder *b, di_seq *seq, int32_t logit_row, int64_t position)
+/* Drafts that a sequence may want behind the next token: the last token of all is never one. */
+static int32_t new_drafts(const di_engine *engine, const di_seq *seq)
+{
+    const int64_t room = seq->entry->max_len - (int64_t)seq->tokens.len - 2;
+    const int64_t most = di_min_i64(engine->scheduler.most_drafts, seq->sched.most_drafts);
+    return (int32_t)di_max_i64(0, di_min_i64(most, room));
+}
+
+/* A job with rows of the sequence that was added last. */
+static di_step_job *add_job(builder *b, di_seq *seq, int64_t logit_offset, int64_t position)
 {
     di_step_job *job = &b->step->jobs[b->step->n_jobs++];
     *job = (di_step_job){
         .seq = seq,
         .slot = di_slot_ref_of(seq->slot),
-        .logit_row = logit_row,
+        .from = b->step->n_seqs - 1,
+        .logit_offset = (int32_t)logit_offset,
         .position = position,
+        .n_new_drafts = new_drafts(b->engine, seq),
     };
     return job;
 }
 
 /* Row `first + i` gives the logprob of token first + i + 1; rows that a preemption computes again
  * were asked before. */
-static di_status add_scores(builder *b, const di_sched_item *item, int32_t first_logit_row)
+static di_status add_scores(builder *b, const di_sched_item *item)
 {
     di_seq *seq = di_seq_of(item->seq);
     const int64_t from = di_max_i64(item->first, seq->n_scored);
     const int64_t to = di_min_i64(item->first + item->n, (int64_t)seq->entry->n_prompt - 1);
     if (from >= to)
         return DI_OK;
-    di_step_job *job = add_job(b, seq, first_logit_row + (int32_t)(from - item->first), from + 1);
+    di_step_job *job = add_job(b, seq, from - item->first, from + 1);
     job->n_scored = to - from;
     seq->n_scored = to;
     return copy_tokens(b, seq, from + 1, to - from, &job->scored_tokens);
 }
 
 /* A further sample of the prompt that this item completes: shares its blocks and its logits. */
-static di_status add_fork(builder *b, di_seq *from, di_seq *to, int32_t logit_row)
+static di_status add_fork(builder *b, di_seq *from, di_seq *to, int64_t logit_offset)
 {
     di_engine *engine = b->engine;
     to->sched.order = ++engine->last_order;
@@ -140,18 +145,18 @@ static di_status add_fork(builder *b, di_seq *from, di_seq *to, int32_t logit_ro
     to->sched.n_in_flight++;
     b->step->forks[b->step->n_forks++] = (di_step_fork){
         to, di_slot_ref_of(from->slot), di_slot_ref_of(to->slot), (int64_t)from->entry->n_prompt};
-    add_job(b, to, logit_row, (int64_t)from->entry->n_prompt);
+    add_job(b, to, logit_offset, (int64_t)from->entry->n_prompt);
     return DI_OK;
 }
 
 /* The samples that wait for the end of the prompt, as many as the item says. */
-static void begin_others(builder *b, di_seq *seq, int32_t logit_row)
+static void begin_others(builder *b, di_seq *seq, int64_t logit_offset)
 {
     di_entry *e = seq->entry;
     for (int32_t i = 1; i < e->n_samples && seq->sched.n_samples > 1; i++) {
         if (e->seqs[i].finish_reason != DI_FINISH_NONE)
             continue;
-        const di_status status = add_fork(b, seq, &e->seqs[i], logit_row);
+        const di_status status = add_fork(b, seq, &e->seqs[i], logit_offset);
         if (status != DI_OK)
             di_seq_finish(b->engine, &e->seqs[i], DI_FINISH_ERROR, status);
     }
@@ -165,27 +170,28 @@ static di_status add_item(builder *b, const di_sched_item *item)
     DI_TRY(take_slot(b->engine, seq));
     const bool wants_all =
         item->first < item->seq->n_prompt - 1 && seq->entry->params.prompt_logprobs;
-    const int32_t first_logit_row = b->step->made.batch.n_logit_rows, n_jobs = b->step->n_jobs;
+    const int32_t n_jobs = b->step->n_jobs;
     DI_TRY(add_rows(b, item, wants_all));
     if (wants_all)
-        DI_TRY(add_scores(b, item, first_logit_row));
+        DI_TRY(add_scores(b, item));
     if (item->samples) {
-        const int32_t logit_row = b->step->made.batch.n_logit_rows - 1;
-        add_job(b, seq, logit_row, item->first + item->n);
+        const int64_t logit_offset = wants_all ? item->n - 1 : 0;
+        add_job(b, seq, logit_offset, item->first + item->n);
         if (item->n_to_begin > 0 && item->first + item->n == item->seq->n_prompt)
-            begin_others(b, seq, logit_row);
+            begin_others(b, seq, logit_offset);
     }
     b->step->seqs[b->step->n_seqs - 1].n_jobs = b->step->n_jobs - n_jobs;
     return DI_OK;
 }
 
-/* Rows and, at most, forks of the step. */
-static void count(const di_engine *engine, int32_t n_items, size_t *n_rows, size_t *n_forks)
+/* Rows, without drafts, and, at most, forks of the step. */
+static void count(const di_engine *engine, int32_t n_items, int64_t *n_rows, size_t *n_forks)
 {
-    *n_rows = *n_forks = 0;
+    *n_rows = 0;
+    *n_forks = 0;
     for (int32_t i = 0; i < n_items; i++) {
         const di_sched_item *item = &engine->items[i];
-        *n_rows += (size_t)item->n;
+        *n_rows += item->n;
         *n_forks += (size_t)item->n_to_begin;
     }
 }
@@ -193,14 +199,17 @@ static void count(const di_engine *engine, int32_t n_items, size_t *n_rows, size
 static di_status alloc_step(builder *b, size_t n_items)
 {
     di_step *step = b->step;
-    size_t n_rows, n_forks;
-    count(b->engine, (int32_t)n_items, &n_rows, &n_forks);
+    size_t n_forks;
+    count(b->engine, (int32_t)n_items, &step->n_rows, &n_forks);
+    step->n_draft_rows = b->engine->scheduler.n_draft_rows;
+    step->n_rows += step->n_draft_rows;
     DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->entries));
     DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->seqs));
     DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->tables));
     DI_TRY(DI_ARENA_NEW(&step->arena, 2 * n_items + n_forks, &step->jobs)); /* scores, a sample */
     DI_TRY(DI_ARENA_NEW(&step->arena, n_forks, &step->forks));
-    return di_batch_begin(&b->engine->runner.kv, n_rows, n_items, &step->arena, &step->made);
+    return di_batch_begin(&b->engine->runner.kv, (size_t)step->n_rows, n_items, &step->arena,
+                          &step->made);
 }
 
 static di_status take_copies(builder *b)

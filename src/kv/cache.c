@@ -101,7 +101,7 @@ static int64_t first_seen(const di_kv_cache *cache, const di_kv_seq *seq, int gr
 {
     if (!cache->layout.groups[group].is_window)
         return 0;
-    const int64_t oldest = di_max_i64(0, seq->len - cache->window_len + 1);
+    const int64_t oldest = di_max_i64(0, seq->len - seq->n_uncertain - cache->window_len + 1);
     return di_min_i64(oldest / DI_KV_BLOCK_TOKENS, seq->n_blocks);
 }
 

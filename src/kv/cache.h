@@ -29,11 +29,12 @@ typedef struct di_kv_cache {
 /* What one sequence owns. Block tables map logical block (position / DI_KV_BLOCK_TOKENS) to block
  * id; entries of the window group before first_block have been given back and hold -1. */
 typedef struct di_kv_seq {
-    int64_t len;      /* tokens that have their place */
-    int64_t easy_len; /* up to this length it grows without a change to its blocks */
-    int64_t n_blocks; /* logical blocks, the same in every group */
-    int64_t n_given;  /* logical blocks whose ids the device has been given, for whoever makes the
-                         passes; lowered where an id changes */
+    int64_t len;         /* tokens that have their place */
+    int64_t n_uncertain; /* the last ones that may turn out not to be: rows may yet begin there */
+    int64_t easy_len;    /* up to this length it grows without a change to its blocks */
+    int64_t n_blocks;    /* logical blocks, the same in every group */
+    int64_t n_given; /* logical blocks whose ids the device has been given, for whoever makes the
+                        passes; lowered where an id changes */
     int64_t n_registered; /* logical blocks the prefix cache has been told of, from the first */
     int64_t write_floor;  /* tokens below it have shared compressed entries: never written again */
     int64_t window_floor; /* positions below it are in no window (after a replay), else 0 */
@@ -67,9 +68,10 @@ void di_kv_seq_release(di_kv_cache *cache, di_kv_seq *seq);
  */
 int64_t di_kv_seq_blocks_needed(const di_kv_cache *cache, const di_kv_seq *seq, int group,
                                 int64_t new_len);
-/* Gives the sequence places for tokens up to new_len: first drops window blocks no row from `len`
- * on can see, then makes a shared last block its own (a copy is noted in cache->copies), then takes
- * blocks. On DI_ERR_MEMORY (a pool has too few) the sequence keeps its length. */
+/* Gives the sequence places for tokens up to new_len: first drops window blocks no row from `len`,
+ * less what is uncertain, on can see, then makes a shared last block its own (a copy is noted in
+ * cache->copies), then takes blocks. On DI_ERR_MEMORY (a pool has too few) the sequence keeps its
+ * length. */
 DI_WARN_UNUSED di_status di_kv_seq_extend_blocks(di_kv_cache *cache, di_kv_seq *seq,
                                                  int64_t new_len);
 DI_WARN_UNUSED static inline di_status di_kv_seq_extend(di_kv_cache *cache, di_kv_seq *seq,
@@ -85,19 +87,24 @@ DI_WARN_UNUSED static inline di_status di_kv_seq_extend(di_kv_cache *cache, di_k
  * before anything else takes blocks, extending them cannot fail. */
 DI_WARN_UNUSED di_status di_kv_cache_reserve(di_kv_cache *cache, di_kv_seq *const *seqs,
                                              const int64_t *new_lens, int32_t n);
-/* Slot of the entry that the token at `position` completes in a group; -1 if it completes none or
- * the entry is not to be written. */
-static inline int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group,
-                                     int64_t position)
+/* Slot of the entry that the token at `position` completes in a group, by the group's block table;
+ * -1 if it completes none or the entry is not to be written, being below write_floor. */
+static inline int64_t di_kv_slot(const di_kv_cache *cache, const int32_t *table, int group,
+                                 int64_t write_floor, int64_t position)
 {
     const di_kv_group *g = &cache->layout.groups[group];
     const uint64_t at = (uint64_t)position;
     /* ratios are powers of two: a block's entries stand for DI_KV_BLOCK_TOKENS tokens */
     const uint64_t ratio = (uint64_t)g->ratio;
-    if (((at + 1) & (ratio - 1)) != 0 || (!g->is_window && position < seq->write_floor))
+    if (((at + 1) & (ratio - 1)) != 0 || (!g->is_window && position < write_floor))
         return -1;
-    const int64_t block = seq->tables[group][at / DI_KV_BLOCK_TOKENS];
+    const int64_t block = table[at / DI_KV_BLOCK_TOKENS];
     return block * g->block_len + (int64_t)(at % DI_KV_BLOCK_TOKENS >> __builtin_ctzll(ratio));
+}
+static inline int64_t di_kv_seq_slot(const di_kv_cache *cache, const di_kv_seq *seq, int group,
+                                     int64_t position)
+{
+    return di_kv_slot(cache, seq->tables[group], group, seq->write_floor, position);
 }
 /* *out shares all blocks of seq. */
 DI_WARN_UNUSED di_status di_kv_seq_fork(di_kv_cache *cache, di_kv_seq *seq, di_kv_seq *out);

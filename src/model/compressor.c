@@ -26,7 +26,33 @@ static di_status list_groups(di_pass *pass, int ratio, int group, group_list *ou
     return DI_OK;
 }
 
-/* Ratio 2: puts each sequence's pending token before its rows, keeps an odd last one as pending, so
+/* Where a compressor keeps the token at an even position: k, then gate. */
+static float *pending_at(const di_pass *pass, const di_batch_seq *seq, int compressor,
+                         int64_t position)
+{
+    const int64_t place = compressor * DI_PENDING_PAIRS + position / 2 % DI_PENDING_PAIRS;
+    return seq->compressor_state + place * 2 * pass->network->config->head_dim;
+}
+
+/* Keeps the even rows after which a sequence may go on: its last one, and those before it in case
+ * the rows are drafts and some of them are not accepted. */
+static void keep_pending(di_pass *pass, int compressor, int32_t s, const float *rows_k,
+                         const float *rows_gate)
+{
+    const di_batch *b = pass->batch;
+    const int64_t dim = pass->network->config->head_dim;
+    const int32_t end = b->cu_seqlens_q[s + 1];
+    const int32_t first = (int32_t)di_max_i64(b->cu_seqlens_q[s], end - DI_MAX_DRAFTS - 1);
+    for (int32_t row = first; row < end; row++) {
+        if (b->positions[row] % 2)
+            continue;
+        float *state = pending_at(pass, &b->seqs[s], compressor, b->positions[row]);
+        memcpy(state, rows_k + row * dim, (size_t)dim * sizeof *state);
+        memcpy(state + dim, rows_gate + row * dim, (size_t)dim * sizeof *state);
+    }
+}
+
+/* Ratio 2: puts each sequence's pending token before its rows and leaves out an odd last one, so
  * that k and gate [2 * n_groups, head_dim] hold whole groups one after another. */
 static void pair_tokens(di_pass *pass, int compressor, const float *rows_k, const float *rows_gate,
                         float *k, float *gate)
@@ -36,19 +62,17 @@ static void pair_tokens(di_pass *pass, int compressor, const float *rows_k, cons
     const size_t bytes = (size_t)dim * sizeof *k;
     int64_t n = 0; /* tokens written */
     for (int32_t s = 0; s < b->n_seqs; s++) {
-        float *state = b->seqs[s].compressor_state + compressor * 2 * dim;
         const int32_t first = b->cu_seqlens_q[s], end = b->cu_seqlens_q[s + 1];
         if (b->positions[first] % 2 == 1) {
+            const float *state = pending_at(pass, &b->seqs[s], compressor, b->positions[first] - 1);
             memcpy(k + n * dim, state, bytes);
             memcpy(gate + n * dim, state + dim, bytes);
             n++;
         }
+        keep_pending(pass, compressor, s, rows_k, rows_gate);
         for (int32_t row = first; row < end; row++) {
-            if (row == end - 1 && b->positions[row] % 2 == 0) {
-                memcpy(state, rows_k + row * dim, bytes);
-                memcpy(state + dim, rows_gate + row * dim, bytes);
+            if (row == end - 1 && b->positions[row] % 2 == 0)
                 break;
-            }
             memcpy(k + n * dim, rows_k + row * dim, bytes);
             memcpy(gate + n * dim, rows_gate + row * dim, bytes);
             n++;

@@ -66,6 +66,35 @@ di_status di_constraint_apply(const di_constraint *c, float *scores, int32_t voc
     return DI_OK;
 }
 
+di_constraint_mark di_constraint_mark_of(const di_constraint *c)
+{
+    return (di_constraint_mark){c->begins_after,
+                                c->matcher ? di_matcher_n_accepted(c->matcher) : 0};
+}
+
+void di_constraint_rewind(di_constraint *c, const di_constraint_mark *mark)
+{
+    if (c->matcher)
+        di_matcher_rollback(c->matcher, di_matcher_n_accepted(c->matcher) - mark->n_accepted);
+    c->begins_after = mark->begins_after;
+}
+
+di_status di_constraint_forced(const di_constraint *c, size_t max_bytes, di_buf *out,
+                               bool *is_whole)
+{
+    const size_t before = out->len;
+    bool accepted;
+    *is_whole = false;
+    DI_TRY(di_matcher_forced(c->matcher, max_bytes, out));
+    if (out->len == before)
+        return DI_OK;
+    DI_TRY(di_matcher_accept(c->matcher, di_buf_str(out) + before, out->len - before, &accepted));
+    *is_whole = accepted && di_matcher_must_end(c->matcher);
+    if (accepted)
+        di_matcher_rollback(c->matcher, 1);
+    return DI_OK;
+}
+
 di_status di_constraint_append(di_constraint *c, int32_t token_id)
 {
     bool accepted = true;

@@ -34,7 +34,21 @@ static inline bool di_constraint_is_on(const di_constraint *constraint)
 /* Puts -inf in the place of every token that cannot come next. *must_end: only the end can. */
 DI_WARN_UNUSED di_status di_constraint_apply(const di_constraint *constraint, float *scores,
                                              int32_t vocab_size, bool *must_end);
-/* The token is now part of the output. */
+/* Where a constraint stands, to try tokens and take them back. */
+typedef struct di_constraint_mark {
+    int32_t begins_after;
+    size_t n_accepted;
+} di_constraint_mark;
+
+di_constraint_mark di_constraint_mark_of(const di_constraint *constraint);
+void di_constraint_rewind(di_constraint *constraint, const di_constraint_mark *mark);
+
+/* Appends the text that must come next, at most max_bytes of it; none if there is a choice.
+ * *is_whole: and nothing can follow it. */
+DI_WARN_UNUSED di_status di_constraint_forced(const di_constraint *constraint, size_t max_bytes,
+                                              di_buf *out, bool *is_whole);
+
+/* The token is now part of the output; on failure it is not. */
 DI_WARN_UNUSED di_status di_constraint_append(di_constraint *constraint, int32_t token_id);
 
 #endif

@@ -47,6 +47,13 @@ void di_token_counts_add_output(di_token_counts *counts, int32_t id)
     counts->seen[id]++;
 }
 
+void di_token_counts_take_output(di_token_counts *counts, int32_t id)
+{
+    counts->seen[id]--;
+    if (counts->seen[id] == 0) /* it was noted last */
+        counts->n_distinct--;
+}
+
 bool di_penalties_are_on(const di_sampling_params *params)
 {
     return params->repetition_penalty != 1.0 || params->presence_penalty != 0.0 ||

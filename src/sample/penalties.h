@@ -20,6 +20,8 @@ void di_token_counts_free(di_token_counts *counts);
 /* 0 <= id < vocab_size. */
 void di_token_counts_add_prompt(di_token_counts *counts, const int32_t *ids, size_t n_ids);
 void di_token_counts_add_output(di_token_counts *counts, int32_t id);
+/* Takes back the latest output token that was added and not taken back. */
+void di_token_counts_take_output(di_token_counts *counts, int32_t id);
 
 /* True if any of the three penalties is on. */
 bool di_penalties_are_on(const di_sampling_params *params);

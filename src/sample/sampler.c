@@ -64,10 +64,33 @@ void di_sampler_state_free(di_sampler_state *state)
 
 di_status di_sampler_state_append(di_sampler_state *state, int32_t token_id)
 {
+    DI_TRY(di_constraint_append(&state->constraint, token_id));
     state->n_output++;
     if (state->counts.seen)
         di_token_counts_add_output(&state->counts, token_id);
-    return di_constraint_append(&state->constraint, token_id);
+    return DI_OK;
+}
+
+di_sampler_mark di_sampler_state_mark(const di_sampler_state *state)
+{
+    return (di_sampler_mark){di_constraint_mark_of(&state->constraint)};
+}
+
+void di_sampler_state_rewind(di_sampler_state *state, const di_sampler_mark *mark,
+                             const int32_t *ids, int32_t n)
+{
+    for (int32_t i = n; i-- > 0 && state->counts.seen;)
+        di_token_counts_take_output(&state->counts, ids[i]);
+    state->n_output -= n;
+    di_constraint_rewind(&state->constraint, &mark->constraint);
+}
+
+bool di_sampler_is_end(const di_sampler_state *state, int32_t token_id)
+{
+    for (size_t i = 0; i < state->setup.n_finish_ids; i++)
+        if (state->setup.finish_ids[i] == token_id)
+            return true;
+    return false;
 }
 
 di_status di_logits_check(const float *logits, int32_t vocab_size, int64_t position)

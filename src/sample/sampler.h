@@ -55,8 +55,21 @@ typedef struct di_sampler_state {
 DI_WARN_UNUSED di_status di_sampler_state_init(di_sampler_state *state,
                                                const di_sampler_setup *setup);
 void di_sampler_state_free(di_sampler_state *state);
-/* The token is now part of the output. Allocates nothing but what a constraint finds out. */
+/* The token is now part of the output; on failure it is not. Allocates nothing but what a
+ * constraint finds out. */
 DI_WARN_UNUSED di_status di_sampler_state_append(di_sampler_state *state, int32_t token_id);
+
+/* Where a state stands, to try tokens and take them back. */
+typedef struct di_sampler_mark {
+    di_constraint_mark constraint;
+} di_sampler_mark;
+
+di_sampler_mark di_sampler_state_mark(const di_sampler_state *state);
+/* Takes back the n tokens ids that were appended since the mark. */
+void di_sampler_state_rewind(di_sampler_state *state, const di_sampler_mark *mark,
+                             const int32_t *ids, int32_t n);
+/* Whether the token is one that ends the output. */
+bool di_sampler_is_end(const di_sampler_state *state, int32_t token_id);
 
 typedef struct di_sample_out {
     int32_t token_id;

@@ -144,7 +144,7 @@ static int64_t blocks_to_come(const di_scheduler *s, const di_sched_seq *seq, in
     if (!s->kv->layout.groups[group].is_window)
         return needed;
     const int64_t owned = seq->kv.n_blocks - seq->kv.first_block[group];
-    const int64_t live = s->kv->window_len + s->limits.max_step_tokens;
+    const int64_t live = s->kv->window_len + s->limits.max_step_tokens + s->limits.most_uncertain;
     const int64_t most = di_ceil_div(live, DI_KV_BLOCK_TOKENS) + 1;
     return di_min_i64(needed, di_max_i64(0, most - owned));
 }
@@ -173,7 +173,7 @@ static bool has_blocks(const di_scheduler *s, const di_sched_seq *seq)
 typedef struct plan {
     di_sched_item *items;
     int32_t n_items;
-    int64_t budget;
+    int64_t budget, n_drafts;
     bool runs_prefills; /* running sequences may have more than one token left */
 } plan;
 
@@ -185,21 +185,46 @@ static int64_t tokens_left(const di_sched_seq *seq)
     return seq->n_tokens - seq->kv.len;
 }
 
-/* Gives n tokens of a sequence their places and adds it to the plan; false if a pool is too empty.
- */
+/* Drafts that a sequence may take along: as many tokens fewer than may still come, since the last
+ * one is sampled in any case. */
+static int32_t drafts_of(const di_scheduler *s, const di_sched_seq *seq, bool decodes)
+{
+    const int64_t most = di_min_i64(s->most_drafts, seq->most_drafts);
+    return decodes ? (int32_t)di_max_i64(0, di_min_i64(most, seq->max_len - seq->n_tokens - 1)) : 0;
+}
+
+/* Gives n tokens of a sequence their places, and n_drafts more; false if a pool is too empty. */
+static bool try_extend(di_scheduler *s, di_sched_seq *seq, int64_t n, int32_t n_drafts)
+{
+    if (di_kv_seq_extend(s->kv, &seq->kv, seq->kv.len + n + n_drafts) != DI_OK)
+        return false;
+    seq->kv.n_uncertain += n_drafts;
+    return true;
+}
+
+/* Adds n tokens of a sequence to the plan, with their places; without drafts, if there is only room
+ * for that; false if a pool is too empty. */
 static bool try_add(di_scheduler *s, di_sched_seq *seq, int64_t n, plan *p)
 {
     const int64_t first = seq->kv.len;
-    if (di_kv_seq_extend(s->kv, &seq->kv, first + n) != DI_OK)
-        return false;
-    const bool samples = seq->kv.len == seq->n_tokens && seq->n_tokens < seq->max_len;
-    seq->n_tokens += samples;
+    const bool samples = first + n == seq->n_tokens && seq->n_tokens < seq->max_len;
+    const bool decodes = samples && n == 1 && first >= seq->n_prompt;
+    int32_t n_drafts = drafts_of(s, seq, decodes);
+    if (!try_extend(s, seq, n, n_drafts)) {
+        if (n_drafts == 0 || !try_extend(s, seq, n, 0))
+            return false;
+        n_drafts = 0;
+    }
+    seq->n_tokens += samples ? 1 + n_drafts : 0;
+    p->n_drafts += n_drafts;
     seq->n_in_flight++;
     seq->planned_step = s->step;
     p->items[p->n_items++] = (di_sched_item){
         .seq = seq,
         .first = first,
         .n = n,
+        .decodes = decodes,
+        .n_drafts = n_drafts,
         .samples = samples,
         .fills_block = di_min_i64(seq->kv.len, seq->n_known) >=
                        (seq->kv.n_registered + 1) * DI_KV_BLOCK_TOKENS,
@@ -327,17 +352,38 @@ static void schedule_prefills(di_scheduler *s, plan *p)
     }
 }
 
+/* Rows for the drafts of the decodes; prefills keep an eighth of the budget. */
+static void schedule_drafts(di_scheduler *s, plan *p)
+{
+    const bool has_prefills = s->waiting.n > 0 || p->runs_prefills;
+    const int64_t kept = has_prefills ? s->limits.max_step_tokens / 8 : 0;
+    const int64_t n = di_min_i64(p->n_drafts, di_min_i64(s->most_draft_rows, p->budget - kept));
+    s->n_draft_rows = (int32_t)di_max_i64(0, n);
+    p->budget -= s->n_draft_rows;
+}
+
 int32_t di_scheduler_next(di_scheduler *scheduler, di_sched_item *items)
 {
     plan p = {.items = items, .budget = scheduler->limits.max_step_tokens};
     scheduler->step++;
     schedule_decodes(scheduler, &p);
+    schedule_drafts(scheduler, &p);
     schedule_prefills(scheduler, &p);
     /* Only now: what this pass computes is for later passes. */
     for (int32_t i = 0; i < p.n_items; i++)
         if (items[i].fills_block)
             register_blocks(scheduler, items[i].seq, false);
     return p.n_items;
+}
+
+void di_scheduler_settle(di_sched_seq *seq, int32_t n_drafts, int32_t n_tokens)
+{
+    const int32_t n_less = 1 + n_drafts - n_tokens;
+    seq->n_tokens -= n_less;
+    if (!seq->has_kv) /* preempted since */
+        return;
+    seq->kv.len -= n_less;
+    seq->kv.n_uncertain -= n_drafts;
 }
 
 /* ------------------------------------------------------------------------------- in and out */

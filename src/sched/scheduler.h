@@ -5,6 +5,10 @@
  * are known, or in flight: a pass that was scheduled will sample them. What is left to compute is
  * n_tokens - kv.len; a running sequence whose tokens are all computed waits for a token in flight.
  *
+ * A decode may take drafts along: tokens that are guessed, and verified by the pass. How many of
+ * them were right only the pass knows. Until the owner settles it, n_tokens and kv.len are what
+ * they can be at most; n_uncertain of them may turn out not to be.
+ *
  * One step: running sequences with one token left (decode) come first, in order of (priority,
  * arrival). What is left of the token budget goes to prefills, running and waiting: shared out so
  * that short prompts pass a long one and the long one still moves. A waiting sequence is admitted
@@ -34,7 +38,8 @@ struct di_sched_seq {
     int64_t max_len;       /* no token is sampled beyond this length */
     const int32_t *tokens; /* the known ones; may move between steps */
     int64_t n_known;       /* tokens known; raised by the owner as they are collected */
-    int64_t n_tokens;      /* known and in flight */
+    int64_t n_tokens;      /* known and in flight, at most (di_scheduler_settle) */
+    int32_t most_drafts;   /* that a pass may verify; 0 = none */
 
     /* The scheduler's. */
     di_sched_seq *prev, *next; /* in waiting or running, in order */
@@ -51,7 +56,10 @@ struct di_sched_seq {
 /* One sequence's part of a pass: tokens first .. first + n - 1. */
 typedef struct di_sched_item {
     di_sched_seq *seq;
-    int64_t first, n;
+    int64_t first, n; /* of a decode n is 1, and first where it stands at most */
+    bool decodes;     /* the token is one that was sampled, of which the device knows all */
+    int32_t n_drafts; /* most drafts behind it, which have their places: that many more tokens are
+                         in flight, at most; the owner settles how many came of it */
     bool samples; /* reaches the last token: the next one is sampled and is in flight from now on */
     bool fills_block;   /* completes blocks that the prefix cache has not been told of */
     int32_t n_to_begin; /* samples that wait for the end of its prompt */
@@ -61,6 +69,7 @@ typedef struct di_sched_limits {
     int64_t max_step_tokens;
     int32_t max_seqs; /* running at once */
     int32_t max_preemptions;
+    int32_t most_uncertain; /* tokens of one sequence at any time: drafts of all passes in flight */
 } di_sched_limits;
 
 typedef struct di_sched_list {
@@ -81,6 +90,9 @@ typedef struct di_scheduler {
     di_sched_limits limits;
     di_sched_list waiting, running; /* by (priority, order) */
     int32_t n_reserved;             /* places of running sequences, their samples included */
+    int32_t most_drafts;            /* of a sequence in the next pass; set by the owner */
+    int64_t most_draft_rows;        /* of the next pass; set by the owner */
+    int32_t n_draft_rows;           /* planned for the pass that was scheduled last */
     uint64_t step;
     uint64_t short_step;    /* the last step in which a running sequence waited for blocks */
     di_sched_seq **scratch; /* [max_seqs] */
@@ -101,6 +113,10 @@ DI_WARN_UNUSED di_status di_scheduler_fork(di_scheduler *scheduler, di_sched_seq
  * cache of them). Passes in flight may still write to the blocks: they run before any pass that
  * gets the blocks anew. Fine for a sequence that is neither. */
 void di_scheduler_remove(di_scheduler *scheduler, di_sched_seq *seq);
+
+/* A pass that verified drafts has sampled n_tokens of the 1 + n_drafts tokens that its item allowed
+ * for; the sequence stands that much further back than it may have. */
+void di_scheduler_settle(di_sched_seq *seq, int32_t n_drafts, int32_t n_tokens);
 
 /* Plans one pass: items [at least max_step_tokens long], returns how many. Counts up n_in_flight of
  * the items' sequences. 0 = nothing can run now. */

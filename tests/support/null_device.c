@@ -142,6 +142,11 @@ static uint64_t check_entries(const null_pass *p, const di_batch_seq *seq, int64
     return history;
 }
 
+static float *pending_at(const null_pass *p, const di_batch_seq *seq, int64_t position)
+{
+    return seq->compressor_state + position / 2 % DI_PENDING_PAIRS * 2 * p->kv->head_dim;
+}
+
 /* Before an odd first row the compressor holds the token before it. */
 static void check_compressor(const null_pass *p, const di_batch_seq *seq, int64_t first,
                              uint64_t history)
@@ -149,7 +154,7 @@ static void check_compressor(const null_pass *p, const di_batch_seq *seq, int64_
     if (first % 2 == 0 || p->kv->layout.n_compressors == 0)
         return;
     uint64_t pending;
-    memcpy(&pending, seq->compressor_state, sizeof pending);
+    memcpy(&pending, pending_at(p, seq, first - 1), sizeof pending);
     if (pending != history)
         problem(p->device, "compressor state before position %lld is of another history",
                 (long long)first);
@@ -218,7 +223,7 @@ static void write_row(const null_pass *p, int32_t row)
         }
     }
     if (position % 2 == 0 && p->kv->layout.n_compressors > 0)
-        memcpy(seq->compressor_state, &e.history, sizeof e.history);
+        memcpy(pending_at(p, seq, position), &e.history, sizeof e.history);
 }
 
 static void take_time(int64_t ns)
@@ -266,31 +271,43 @@ static void count_uses(di_null_device *device, const di_step *step, int group, i
     }
 }
 
-/* Owners of a block that a row writes: its sequence, and the samples that begin after the pass. */
-static int32_t owners_of_written(const di_step *step, int32_t row)
+/* Owners of the blocks that a sequence writes: itself, and the samples that begin after the pass.
+ */
+static int32_t owners_of_written(const di_step *step, const di_step_seq *seq)
 {
-    const di_slot *slot = step->seqs[step->made.batch.row_seq[row]].slot.slot;
     int32_t n = 1;
     for (int32_t i = 0; i < step->n_forks; i++)
-        n += step->forks[i].from.slot == slot;
+        n += step->forks[i].from.slot == seq->slot.slot;
     return n;
+}
+
+/* Blocks that a sequence's rows go to, wherever a decode may stand, have one owner. */
+static void check_written(di_null_device *device, const di_step *step, const di_step_seq *s)
+{
+    const di_kv_cache *kv = &device->engine->runner.kv;
+    const di_kv_seq *seq = &s->seq->sched.kv;
+    const int32_t n_owners = owners_of_written(step, s);
+    const int64_t from = s->decodes ? seq->len - seq->n_uncertain - 1 : s->first;
+    for (int g = 0; g < kv->layout.n_groups; g++) {
+        for (int64_t t = from; t < seq->len; t++) {
+            const int64_t slot = di_kv_seq_slot(kv, seq, g, t);
+            if (slot < 0)
+                continue;
+            const int32_t n = kv->pools[g].blocks[slot / kv->layout.groups[g].block_len].n_owners;
+            if (n != n_owners)
+                problem(device, "group %d: a pass writes to a block of %d owners", g, n);
+        }
+    }
 }
 
 /* Written blocks have one owner; blocks that several sequences use have as many. */
 static void check_owners(di_null_device *device, const di_step *step)
 {
     const di_kv_cache *kv = &device->engine->runner.kv;
-    const di_batch *batch = &step->made.batch;
+    for (int32_t i = 0; i < step->n_seqs; i++)
+        check_written(device, step, &step->seqs[i]);
     for (int g = 0; g < kv->layout.n_groups; g++) {
         const di_block *blocks = kv->pools[g].blocks;
-        for (int32_t row = 0; row < batch->n_rows; row++) {
-            const int64_t slot = batch->slots[g][row];
-            if (slot < 0)
-                continue;
-            const int32_t n = blocks[slot / kv->layout.groups[g].block_len].n_owners;
-            if (n != owners_of_written(step, row))
-                problem(device, "group %d: a pass writes to a block of %d owners", g, n);
-        }
         count_uses(device, step, g, 1);
         for (int64_t b = 0; b < kv->pools[g].n_blocks; b++)
             if (device->n_uses[g][b] > blocks[b].n_owners)
@@ -303,11 +320,18 @@ static void check_owners(di_null_device *device, const di_step *step)
             problem(device, "a step is launched with a stale slot");
 }
 
+static di_position_logprobs no_logprobs;
+
 static void run_bare(di_step *step)
 {
     step->started_ns = di_clock_ns();
-    for (int32_t i = 0; i < step->n_jobs; i++)
-        step->jobs[i].token_id = (int32_t)(3 + step->jobs[i].position % 1000);
+    for (int32_t i = 0; i < step->n_jobs; i++) {
+        di_step_job *job = &step->jobs[i];
+        if (step->seqs[job->from].decodes)
+            job->position = step->seqs[job->from].first + 1;
+        job->token_ids[job->n_tokens++] = (int32_t)(3 + job->position % 1000);
+        job->logprobs = &no_logprobs;
+    }
     step->finished_ns = di_clock_ns();
 }
 
@@ -326,8 +350,7 @@ static void launch(void *self, di_step *step)
         run_bare(step);
         return;
     }
-    device->most_rows =
-        step->made.batch.n_rows > device->most_rows ? step->made.batch.n_rows : device->most_rows;
+    device->most_rows = step->n_rows > device->most_rows ? step->n_rows : device->most_rows;
     device->most_seqs = step->n_seqs > device->most_seqs ? step->n_seqs : device->most_seqs;
     check_owners(device, step);
     device->waiting[device->n_waiting++] = step;

@@ -1,0 +1,160 @@
+#include "engine/step_run.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/step_layout.h"
+
+di_status di_step_runner_init(di_runner *runner, di_step_runner *out)
+{
+    di_step_runner r = {.runner = runner};
+    DI_TRY(di_sampler_workspace_init(&r.workspace, (int32_t)runner->model->config.vocab_size,
+                                     runner->plan.kernels));
+    *out = r;
+    return DI_OK;
+}
+
+void di_step_runner_free(di_step_runner *r)
+{
+    di_sampler_workspace_free(&r->workspace);
+}
+
+/* ------------------------------------------------------------------------------- before a pass */
+
+static void update_table(const di_step_table *t, int n_groups)
+{
+    for (int g = 0; g < n_groups; g++)
+        memcpy(t->slot->tables[g] + t->first, t->ids + g * t->n, (size_t)t->n * sizeof *t->ids);
+}
+
+/* The new sample's slot gets the prompt's history, as far as later rows need it, and its blocks
+ * until it is told of those of its own. */
+static void apply_fork(const di_step_runner *r, const di_step_fork *fork)
+{
+    const di_slot *from = fork->from.slot;
+    di_slot *to = fork->to.slot;
+    const di_kv_layout *layout = &r->runner->kv.layout;
+    memcpy(to->compressor_state, from->compressor_state,
+           di_compressor_state_len(r->runner) * sizeof *to->compressor_state);
+    if (r->runner->model->token_map)
+        memcpy(to->engram_ids, from->engram_ids, (size_t)fork->n_tokens * sizeof *to->engram_ids);
+    const int64_t n_blocks = (fork->n_tokens + DI_KV_BLOCK_TOKENS - 1) / DI_KV_BLOCK_TOKENS;
+    for (int g = 0; g < layout->n_groups; g++)
+        memcpy(to->tables[g], from->tables[g], (size_t)n_blocks * sizeof *to->tables[g]);
+    to->window_floor = from->window_floor;
+}
+
+/* ------------------------------------------------------------------------------- jobs */
+
+static di_status score_given(di_step_runner *r, di_step *step, di_step_job *job,
+                             const float *logits)
+{
+    const di_sampling_params *params = job->slot.slot->sampler.setup.params;
+    const int64_t vocab = r->workspace.vocab_size;
+    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)job->n_scored, &job->logprobs));
+    for (int64_t i = 0; i < job->n_scored; i++) {
+        di_position_logprobs logprobs;
+        DI_TRY(di_sample_given(&r->workspace, logits + i * vocab, job->position + i,
+                               job->scored_tokens[i], params->n_logprobs, &logprobs));
+        DI_TRY(di_position_logprobs_copy(&step->arena, &logprobs, &job->logprobs[i]));
+    }
+    return DI_OK;
+}
+
+/* The next token of a job. */
+static di_status sample_one(di_step_runner *r, di_step *step, di_step_job *job, const float *logits)
+{
+    di_slot *slot = job->slot.slot;
+    const int64_t position = job->position + job->n_tokens;
+    di_sample_out sampled;
+    DI_TRY(di_sample(&r->workspace, &slot->sampler, logits, position, &sampled));
+    DI_TRY(
+        di_position_logprobs_copy(&step->arena, &sampled.logprobs, &job->logprobs[job->n_tokens]));
+    DI_TRY(di_sampler_state_append(&slot->sampler, sampled.token_id));
+    job->token_ids[job->n_tokens++] = slot->last_token = sampled.token_id;
+    slot->position = position;
+    job->has_ended = di_sampler_is_end(&slot->sampler, sampled.token_id);
+    return DI_OK;
+}
+
+/* Verification by matching (features 7.3): each row's token is the target's own choice, with the
+ * noise of its position; a draft was right if it is that token, and only then the row behind it
+ * counts. So drafts never change what comes out. */
+static di_status sample(di_step_runner *r, di_step *step, di_step_job *job, const float *logits)
+{
+    const di_step_seq *s = &step->seqs[job->from];
+    const int32_t *inputs = step->made.token_ids + s->first_row;
+    const int32_t n_rows = 1 + job->n_verified;
+    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_rows, &job->logprobs));
+    for (int32_t i = 0; i < n_rows; i++) {
+        DI_TRY(sample_one(r, step, job, logits + i * (int64_t)r->workspace.vocab_size));
+        if (job->has_ended || (i + 1 < n_rows && inputs[i + 1] != job->token_ids[i]))
+            break;
+    }
+    return DI_OK;
+}
+
+static di_status run_job(di_step_runner *r, di_step *step, di_step_job *job, const float *all)
+{
+    DI_TRY(di_slot_check(&job->slot));
+    const int64_t row = step->seqs[job->from].first_logit_row + job->logit_offset;
+    const float *logits = all + row * r->workspace.vocab_size;
+    return job->scored_tokens ? score_given(r, step, job, logits) : sample(r, step, job, logits);
+}
+
+/* Keeps this thread's error text for the host. Without memory the status alone must do. */
+static void keep_error(di_step *step, char **out)
+{
+    if (di_arena_strdup(&step->arena, di_last_error(), out) != DI_OK)
+        *out = NULL;
+}
+
+/* The sequence ends here, but the next pass may be under way already with a row for the token that
+ * was not sampled. Any token will do there: nobody reads that row, and those beside it must not
+ * suffer. */
+static void fill_in_token(const di_step_job *job)
+{
+    di_slot *slot = job->slot.slot;
+    if (job->scored_tokens || slot->generation != job->slot.generation || slot->last_token >= 0)
+        return;
+    slot->last_token = 0;
+    slot->position = job->position;
+    slot->n_drafts = 0;
+}
+
+/* ------------------------------------------------------------------------------- a pass */
+
+static di_status run_pass(di_step_runner *r, di_step *step)
+{
+    for (int32_t i = 0; i < step->n_tables; i++)
+        update_table(&step->tables[i], r->runner->kv.layout.n_groups);
+    for (size_t i = 0; i < step->n_copies; i++)
+        di_kv_cache_copy_block(&r->runner->kv, &step->copies[i]);
+    DI_TRY(di_step_lay_out(r->runner, step));
+    float *logits;
+    DI_TRY(di_runner_execute(r->runner, &step->made.batch, NULL, &logits));
+    step->forward_ns = di_clock_ns() - step->started_ns;
+    for (int32_t i = 0; i < step->n_forks; i++)
+        apply_fork(r, &step->forks[i]);
+    for (int32_t i = 0; i < step->n_jobs; i++) {
+        di_step_job *job = &step->jobs[i];
+        job->status = run_job(r, step, job, logits);
+        if (job->status != DI_OK) {
+            keep_error(step, &job->error);
+            fill_in_token(job);
+        }
+    }
+    return DI_OK;
+}
+
+void di_step_run(di_step_runner *r, di_step *step)
+{
+    step->started_ns = di_clock_ns();
+    step->status = run_pass(r, step);
+    if (step->status != DI_OK) {
+        keep_error(step, &step->error);
+        for (int32_t i = 0; i < step->n_jobs; i++)
+            fill_in_token(&step->jobs[i]);
+    }
+    step->finished_ns = di_clock_ns();
+}
