@@ -321,10 +321,11 @@ static int32_t choose(di_sampler_workspace *workspace, const di_sampler_state *s
                     : choose_of_selection(&key, scores, &workspace->selection);
 }
 
-di_status di_sample(di_sampler_workspace *workspace, const di_sampler_state *state,
-                    const float *logits, int64_t position, di_sample_out *out)
+/* The row to choose from: logits, or the workspace's scores if they had to be adjusted. Sets the
+ * peaks. */
+static di_status take_row(di_sampler_workspace *workspace, const di_sampler_state *state,
+                          const float *logits, int64_t position, const float **row)
 {
-    const di_sampling_params *p = state->setup.params;
     const int32_t n = workspace->vocab_size;
     assert(n == state->setup.vocab_size);
     if (position < 0 || position > UINT32_MAX)
@@ -333,19 +334,96 @@ di_status di_sample(di_sampler_workspace *workspace, const di_sampler_state *sta
     if (!di_peaks_find(&workspace->selection.kernels, logits, n, workspace->peaks) ||
         di_row_max(workspace->peaks, di_n_peaks(n)) == -INFINITY)
         return di_logits_check(logits, n, position); /* says what is wrong */
-    const float *row = logits;
+    *row = logits;
     if (is_adjusted(state)) {
         memcpy(workspace->scores, logits, (size_t)n * sizeof *logits);
         DI_TRY(adjust(state, position, workspace));
-        row = workspace->scores;
+        *row = workspace->scores;
     }
-    di_sample_out result = {.token_id = choose(workspace, state, row, position)};
+    return DI_OK;
+}
+
+/* With the logprobs that the parameters ask for; row: what was chosen from, at temperature 0. */
+static di_status finish(di_sampler_workspace *workspace, const di_sampler_state *state,
+                        const float *logits, const float *row, di_sample_out *result)
+{
+    const di_sampling_params *p = state->setup.params;
     if (p->temperature != 0.0)
         row = workspace->scores;
-    if (p->n_logprobs >= 0)
-        DI_TRY(di_logprobs_compute(&workspace->logprobs, &workspace->selection,
-                                   p->processed_logprobs ? row : logits, result.token_id,
-                                   p->n_logprobs, &result.logprobs));
+    if (p->n_logprobs < 0)
+        return DI_OK;
+    return di_logprobs_compute(&workspace->logprobs, &workspace->selection,
+                               p->processed_logprobs ? row : logits, result->token_id,
+                               p->n_logprobs, &result->logprobs);
+}
+
+di_status di_sample(di_sampler_workspace *workspace, const di_sampler_state *state,
+                    const float *logits, int64_t position, di_sample_out *out)
+{
+    const float *row;
+    DI_TRY(take_row(workspace, state, logits, position, &row));
+    di_sample_out result = {.token_id = choose(workspace, state, row, position)};
+    DI_TRY(finish(workspace, state, logits, row, &result));
+    *out = result;
+    return DI_OK;
+}
+
+/* All that the sampler's steps leave of a row, weighed, in the selection. */
+static uint64_t weigh_row(di_sampler_workspace *workspace, const di_sampling_params *p,
+                          const float *row)
+{
+    const int32_t n = workspace->vocab_size;
+    di_selection *const selection = &workspace->selection;
+    if (p->temperature == 0.0) {
+        selection->n = 1;
+        selection->id[0] = di_peaks_argmax(row, n, workspace->peaks);
+        return selection->weight[0] = (uint64_t)1 << 40;
+    }
+    scale(row, n, p->temperature, workspace->scores, workspace->peaks);
+    if (filters_are_on(p, n))
+        filter(p, workspace->scores, workspace->peaks, selection);
+    else /* nothing below has weight */
+        di_selection_fill(selection, workspace->scores, workspace->peaks, -28.0f);
+    return di_selection_weigh(selection, 0.0f);
+}
+
+di_status di_sample_draft(di_sampler_workspace *workspace, const di_sampler_state *state,
+                          const float *logits, int64_t position, int32_t slot, di_draft *out)
+{
+    const float *row;
+    DI_TRY(take_row(workspace, state, logits, position, &row));
+    di_sampling_params p = *state->setup.params;
+    if (p.top_k <= 0 || p.top_k > DI_DRAFT_IDS)
+        p.top_k = DI_DRAFT_IDS;
+    out->sum = weigh_row(workspace, &p, row);
+    const di_selection *selection = &workspace->selection;
+    out->n = selection->n;
+    memcpy(out->id, selection->id, (size_t)out->n * sizeof *out->id);
+    memcpy(out->weight, selection->weight, (size_t)out->n * sizeof *out->weight);
+    di_noise_key key = noise_key(state, position);
+    key.purpose = DI_NOISE_DRAFT;
+    key.sample |= (uint32_t)slot << 16;
+    out->token_id =
+        out->n == 1 ? out->id[0] : choose_of_selection(&key, workspace->scores, selection);
+    return DI_OK;
+}
+
+di_status di_sample_verify(di_sampler_workspace *workspace, const di_sampler_state *state,
+                           const float *logits, int64_t position, const di_draft *draft,
+                           di_sample_out *out)
+{
+    const di_sampling_params *p = state->setup.params;
+    const float *row;
+    DI_TRY(take_row(workspace, state, logits, position, &row));
+    const uint64_t sum = weigh_row(workspace, p, row);
+    const di_selection *selection = &workspace->selection;
+    const di_distribution target = {selection->n, selection->id, selection->weight, sum};
+    const di_noise_key key = noise_key(state, position);
+    di_sample_out result = {.token_id = di_verify_reject(&key, &target, draft)};
+    if (p->n_logprobs >= 0 && p->processed_logprobs && p->temperature != 0.0 &&
+        filters_are_on(p, workspace->vocab_size))
+        mask_scores(selection, workspace->scores);
+    DI_TRY(finish(workspace, state, logits, row, &result));
     *out = result;
     return DI_OK;
 }

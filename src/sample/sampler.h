@@ -10,6 +10,7 @@
 #include "sample/logprobs.h"
 #include "sample/noise.h"
 #include "sample/penalties.h"
+#include "sample/reject.h"
 #include "sample/select.h"
 
 /* Scratch of one engine, for one row at a time. Grows to the largest n_logprobs seen; otherwise
@@ -82,6 +83,26 @@ typedef struct di_sample_out {
  * if a logit is NaN or +inf or if no token is left; it concerns this sequence only. */
 DI_WARN_UNUSED di_status di_sample(di_sampler_workspace *workspace, const di_sampler_state *state,
                                    const float *logits, int64_t position, di_sample_out *out);
+
+/* A draft for `position`, the slot-th of its block (0 to 65535), by the drafter's logits: by the
+ * same steps as di_sample, but from the DI_DRAFT_IDS likeliest tokens only and with the noise of
+ * drafts, whose sample index is sample + 65536 slot. (A position that is drafted again has another
+ * slot then: old drafts, which budgets may depend on, must say nothing of the new one.) For
+ * verification by rejection. The state may be one without constraint and penalties, or one that was
+ * given the drafts before this one: what the draft is drawn from is kept with it. Errors as
+ * di_sample's. */
+DI_WARN_UNUSED di_status di_sample_draft(di_sampler_workspace *workspace,
+                                         const di_sampler_state *state, const float *logits,
+                                         int64_t position, int32_t slot, di_draft *out);
+
+/* As di_sample, where `draft` stands at `position` and is verified by rejection: out->token_id is
+ * the draft's if and only if it is accepted. At temperature 0 the token is di_sample's. With the
+ * drafts of a block verified from left to right, each accepted one appended to the state, every
+ * token has the distribution that di_sample draws from. */
+DI_WARN_UNUSED di_status di_sample_verify(di_sampler_workspace *workspace,
+                                          const di_sampler_state *state, const float *logits,
+                                          int64_t position, const di_draft *draft,
+                                          di_sample_out *out);
 
 /* Raw logprobs of a token that is given: `token_id` at `position` of the prompt, by the logits of
  * the position before. */
