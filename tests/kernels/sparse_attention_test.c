@@ -18,24 +18,28 @@ typedef struct shape {
     int64_t n_heads, head_dim, window_len, topk;
     int32_t block_len; /* of the window; half of it for compressed entries */
     int32_t positions[N_ROWS];
-    int32_t counts[N_ROWS]; /* selected compressed entries */
-    bool has_compressed;
+    int32_t counts[N_ROWS];     /* selected compressed entries */
+    bool has_compressed, is_q8; /* selected entries; in the window's format */
 } shape;
 
 static const shape shapes[] = {
-    {1, 32, 1, 1, 4, {0, 1, 5, 3}, {0, 0, 0, 0}, false},
-    {3, 64, 5, 3, 8, {0, 4, 5, 50}, {0, 1, 3, 3}, true},
-    {4, 96, 16, 7, 64, {15, 16, 17, 200}, {7, 0, 2, 7}, true},
-    {2, 160, 33, 50, 16, {31, 100, 32, 0}, {3, 50, 16, 0}, true},
-    {1, 512, 128, 17, 64, {300, 127, 128, 10}, {17, 5, 0, 1}, true},
-    {21, 32, 130, 50, 16, {140, 3, 129, 16}, {50, 13, 0, 16}, true},
-    {16, 224, 7, 2, 4, {2, 6, 1, 30}, {2, 1, 0, 2}, true},
+    {1, 32, 1, 1, 4, {0, 1, 5, 3}, {0, 0, 0, 0}, false, false},
+    {3, 64, 5, 3, 8, {0, 4, 5, 50}, {0, 1, 3, 3}, true, false},
+    {4, 96, 16, 7, 64, {15, 16, 17, 200}, {7, 0, 2, 7}, true, false},
+    {2, 160, 33, 50, 16, {31, 100, 32, 0}, {3, 50, 16, 0}, true, false},
+    {1, 512, 128, 17, 64, {300, 127, 128, 10}, {17, 5, 0, 1}, true, false},
+    {21, 32, 130, 50, 16, {140, 3, 129, 16}, {50, 13, 0, 16}, true, false},
+    {16, 224, 7, 2, 4, {2, 6, 1, 30}, {2, 1, 0, 2}, true, false},
+    /* rows of draft blocks: few entries like the window's, or those alone */
+    {15, 64, 8, 5, 4, {-1, 0, 7, 31}, {5, 5, 5, 5}, true, true},
+    {10, 512, 128, 5, 64, {-1, 200, 127, 64}, {5, 5, 5, 5}, true, true},
 };
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
 /* Keys of a row, in list order. */
 static int64_t keys_of(const di_sparse_attention_args *a, int64_t row, double *keys)
 {
+    const di_entry_format format = a->has_q8_selected ? DI_ENTRY_Q8 : DI_ENTRY_Q4KV;
     int64_t n = 0;
     for (int64_t t = di_max_i64(0, a->positions[row] - a->window_len + 1); t <= a->positions[row];
          t++, n++)
@@ -45,7 +49,7 @@ static int64_t keys_of(const di_sparse_attention_args *a, int64_t row, double *k
     for (int32_t e = 0; a->indices && e < a->counts[row]; e++, n++)
         for (int64_t i = 0; i < a->head_dim; i++)
             keys[n * a->head_dim + i] =
-                di_paged_value(&a->compressed, DI_ENTRY_Q4KV, a->compressed_tables[row],
+                di_paged_value(&a->compressed, format, a->compressed_tables[row],
                                a->indices[row * a->index_stride + e], i);
     return n;
 }
@@ -122,11 +126,11 @@ static void check(const shape *s, di_pattern pattern, float sink_scale)
     const int32_t *window_tables[N_ROWS], *compressed_tables[N_ROWS];
     const di_paged window =
         di_paged_random(&c, &rng, DI_ENTRY_Q8, s->head_dim, s->block_len, N_BLOCKS);
-    const di_paged compressed =
-        di_paged_random(&c, &rng, DI_ENTRY_Q4KV, s->head_dim, compressed_len, N_BLOCKS);
+    const di_paged compressed = di_paged_random(&c, &rng, s->is_q8 ? DI_ENTRY_Q8 : DI_ENTRY_Q4KV,
+                                                s->head_dim, compressed_len, N_BLOCKS);
     for (int row = 0; row < N_ROWS; row++) {
-        window_tables[row] =
-            di_block_table_random(&c, &rng, s->positions[row] / s->block_len + 1, N_BLOCKS);
+        window_tables[row] = di_block_table_random(
+            &c, &rng, di_max_i64(0, s->positions[row]) / s->block_len + 1, N_BLOCKS);
         compressed_tables[row] = di_block_table_random(&c, &rng, 30, N_BLOCKS);
     }
     const int64_t n_scratch = di_sparse_attention_scratch(s->window_len, s->topk, s->head_dim);
@@ -142,6 +146,7 @@ static void check(const shape *s, di_pattern pattern, float sink_scale)
         .positions = positions,
         .window_len = s->window_len,
         .compressed = compressed,
+        .has_q8_selected = s->is_q8,
         .compressed_tables = compressed_tables,
         .indices = s->has_compressed ? indices : NULL,
         .counts = counts,

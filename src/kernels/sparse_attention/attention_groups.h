@@ -48,7 +48,8 @@ static inline int64_t di_attention_gather(const di_sparse_attention_args *a, int
     for (int32_t i = 0; i < n_selected; i++) {
         const int64_t slot = di_paged_slot(a->compressed_tables[row], a->compressed.block_len,
                                            a->indices[row * a->index_stride + i]);
-        level.decode_q4kv(&a->compressed, slot, a->head_dim, keys + n++ * stride);
+        (a->has_q8_selected ? level.decode_q8 : level.decode_q4kv)(
+            &a->compressed, slot, a->head_dim, keys + n++ * stride);
     }
     return n;
 }

@@ -6,6 +6,8 @@
 #ifndef DI_KERNELS_SPARSE_ATTENTION_H
 #define DI_KERNELS_SPARSE_ATTENTION_H
 
+#include <stdbool.h>
+
 #include "base/fp.h"
 #include "kernels/paged.h"
 
@@ -22,7 +24,8 @@ typedef struct di_sparse_attention_args {
     int64_t window_len;                  /* keys: positions max(0, t - window_len + 1) .. t */
     const int32_t *window_floors;        /* [n_rows]: no window key below it; or NULL */
 
-    di_paged compressed;                     /* Q4kv entries; unused if indices is NULL */
+    di_paged compressed;  /* Q4kv entries; unused if indices is NULL */
+    bool has_q8_selected; /* they are Q8 entries, as the window's (keys of a draft block) */
     const int32_t *const *compressed_tables; /* [n_rows] */
     const int32_t *indices;                  /* [n_rows, index_stride], counts[row] of them */
     const int32_t *counts;                   /* [n_rows] */

@@ -28,14 +28,17 @@ di_status di_sparse_attention_case(di_op_case *c)
                                      .head_dim = 32 * di_op_size(c, 1, 3),
                                      .scale = 0.125f,
                                      .window_len = di_op_size(c, 1, 40),
-                                     .index_stride = di_op_size(c, 1, 24)};
+                                     .index_stride = di_op_size(c, 1, 24),
+                                     .has_q8_selected = di_op_size(c, 0, 3) == 0};
     const int32_t dim = (int32_t)args.head_dim;
     int32_t *window_tables, *tables, *positions, *indices, *counts;
     di_bf16 *q;
     float *sink;
     args.window = (di_paged){.block_len = WINDOW_BLOCK, .code_bytes = dim, .scale_bytes = dim / 32};
     args.compressed =
-        (di_paged){.block_len = BLOCK, .code_bytes = dim / 2, .scale_bytes = dim / 16};
+        args.has_q8_selected
+            ? (di_paged){.block_len = BLOCK, .code_bytes = dim, .scale_bytes = dim / 32}
+            : (di_paged){.block_len = BLOCK, .code_bytes = dim / 2, .scale_bytes = dim / 16};
     DI_TRY(di_op_rows_bf16(c, args.n_heads * args.head_dim, &q));
     DI_TRY(di_op_shared_f32(c, args.n_heads, &sink));
     DI_TRY(random_store(c, N_BLOCKS, &args.window));

@@ -39,7 +39,8 @@ static int64_t gather_keys(const di_sparse_attention_args *a, int64_t row, float
     for (int32_t i = 0; i < a->counts[row]; i++) {
         const int64_t slot = di_paged_slot(a->compressed_tables[row], a->compressed.block_len,
                                            a->indices[row * a->index_stride + i]);
-        decode_q4kv(&a->compressed, slot, a->head_dim, keys + n++ * a->head_dim);
+        (a->has_q8_selected ? decode_q8 : decode_q4kv)(&a->compressed, slot, a->head_dim,
+                                                       keys + n++ * a->head_dim);
     }
     return n;
 }
