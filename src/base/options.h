@@ -80,6 +80,7 @@ typedef struct di_effective_options {
     const char *prefix_cache; /* "exact", "replay", "off" */
     int prefix_interval;      /* tokens */
     bool is_async, is_batch_invariant;
+    bool wants_drafter;                 /* draft blocks run, if the checkpoint has any */
     const char *isa;                    /* "best" or the highest level to use */
     char kernels[DI_OPTION_TEXT_BYTES]; /* "" = none forced */
     di_option_source source[DI_N_OPTIONS];

@@ -47,7 +47,7 @@ static int32_t random_token(bench *b)
 static int64_t kv_bytes(const di_config *config, int64_t n_seqs, int64_t tokens, int64_t rows)
 {
     di_kv_layout layout;
-    di_kv_layout_init(config, &layout);
+    di_kv_layout_init(config, false, &layout);
     const int64_t window = di_ceil_div(config->sliding_window, DI_KV_BLOCK_TOKENS) + 2;
     const int64_t windows = (di_ceil_div(rows, DI_KV_BLOCK_TOKENS) + (n_seqs + 32) * window) *
                             layout.groups[0].block_bytes;

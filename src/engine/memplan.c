@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "model/forward.h"
+#include "model/draft.h"
 #include "weights/placed.h"
 #include "weights/weight_list.h"
 
@@ -11,16 +11,23 @@
  * memory this process may have, and of what is available, that the KV cache takes by default. */
 enum { MIN_SNAPSHOTS = 16, DEFAULT_PART = 8, DEFAULT_AVAILABLE_PART = 2 };
 
-/* What every pass reads: all weights but routed experts, n-gram tables and parts that do not run.
- */
+typedef struct resident {
+    bool has_drafter;
+    int64_t bytes;
+} resident;
+
+/* What every pass reads: all weights but routed experts (alone in FP4), n-gram tables and parts
+ * that do not run. */
 static di_status add_resident(void *user, const di_weight_tensor *t)
 {
-    const bool is_read = t->part != DI_PART_EXPERTS && t->part != DI_PART_DRAFT &&
-                         t->part != DI_PART_VISION && t->kind != DI_WEIGHT_KIND_TABLE;
+    resident *r = user;
+    const bool runs = t->part != DI_PART_VISION && (t->part != DI_PART_DRAFT || r->has_drafter);
+    if (!runs || t->kind == DI_WEIGHT_KIND_F4 || t->kind == DI_WEIGHT_KIND_TABLE)
+        return DI_OK;
     int64_t bytes = (int64_t)di_dtype_bytes(t->dtype);
     for (int i = 0; i < t->rank; i++)
         bytes *= t->shape[i];
-    *(int64_t *)user += is_read ? bytes : 0;
+    r->bytes += bytes;
     return DI_OK;
 }
 
@@ -36,7 +43,9 @@ static di_status find_budget(const di_config *config, const di_effective_options
     plan->available_bytes = memory->available;
     plan->kv_budget_bytes =
         options->kv_cache_bytes ? options->kv_cache_bytes : default_budget(memory);
-    DI_TRY(di_weight_list(config, NULL, add_resident, &plan->resident_bytes));
+    resident r = {.has_drafter = di_has_drafter(config, options)};
+    DI_TRY(di_weight_list(config, NULL, add_resident, &r));
+    plan->resident_bytes = r.bytes;
     if (options->kv_cache_fraction == 0)
         return DI_OK;
     const int64_t taken =
@@ -79,7 +88,7 @@ static void size_pools(const di_config *config, const di_effective_options *opti
                        di_memplan *plan)
 {
     di_kv_layout layout;
-    di_kv_layout_init(config, &layout);
+    di_kv_layout_init(config, di_has_drafter(config, options), &layout);
     const int64_t budget = plan->kv_budget_bytes;
     plan->kv_blocks[0] = window_blocks(&layout, config, options, plan->context_len, budget / 2);
     plan->kv_total_bytes = plan->kv_bytes[0] = plan->kv_blocks[0] * layout.groups[0].block_bytes;
@@ -96,17 +105,33 @@ static void size_pools(const di_config *config, const di_effective_options *opti
     }
 }
 
+/* A step's pass, and the draft that follows when the pass has given its memory back. */
+static int64_t scratch_bytes(const di_config *config, const di_effective_options *options,
+                             int64_t context_len)
+{
+    const bool has_drafter = di_has_drafter(config, options);
+    const int64_t n_seqs = di_min_i64(options->max_seqs, options->max_step_tokens);
+    const int64_t forward = di_forward_scratch_bytes(config, has_drafter, options->max_step_tokens,
+                                                     context_len, options->n_threads);
+    if (!has_drafter)
+        return forward;
+    const int64_t logits = 4 * (config->vocab_size + 1) * n_seqs;
+    return di_max_i64(forward, logits + di_draft_scratch_bytes(config, n_seqs, options->n_threads));
+}
+
 di_status di_memplan_compute_in(const di_config *config, const di_effective_options *options,
                                 const di_memory *memory, di_memplan *out)
 {
     di_memplan plan = {0};
     DI_TRY(limit_context(config, options, &plan.context_len));
-    plan.scratch_bytes = di_forward_scratch_bytes(config, options->max_step_tokens,
-                                                  plan.context_len, options->n_threads);
+    plan.scratch_bytes = scratch_bytes(config, options, plan.context_len);
     plan.logits_bytes =
         4 * config->vocab_size * di_min_i64(options->max_seqs, options->max_step_tokens);
     if (options->weights && !strcmp(options->weights, "copy"))
-        DI_TRY(di_placed_bytes(config, options->weight_cache == 0, &plan.copied_bytes));
+        DI_TRY(di_placed_bytes(config,
+                               (di_placed_parts){.has_experts = options->weight_cache == 0,
+                                                 .has_drafter = di_has_drafter(config, options)},
+                               &plan.copied_bytes));
     plan.weight_cache_bytes = options->weight_cache;
     DI_TRY(find_budget(config, options, memory, &plan));
     size_pools(config, options, &plan);
@@ -146,7 +171,7 @@ di_status di_memplan_print(const di_config *config, const di_options *options, F
     DI_TRY(di_options_resolve(options, &effective));
     DI_TRY(di_memplan_compute(config, &effective, &plan));
     di_kv_layout layout;
-    di_kv_layout_init(config, &layout);
+    di_kv_layout_init(config, di_has_drafter(config, &effective), &layout);
     fprintf(out, "memory plan: context %lld tokens, steps of %d tokens, %d sequences, %d threads\n",
             (long long)plan.context_len, effective.max_step_tokens, effective.max_seqs,
             effective.n_threads);

@@ -8,6 +8,12 @@
 #include "base/options.h"
 #include "kv/layout.h"
 
+/* Draft blocks run: the KV cache has their windows, and their weights are read. */
+static inline bool di_has_drafter(const di_config *config, const di_effective_options *options)
+{
+    return options->wants_drafter && config->n_draft_blocks > 0;
+}
+
 typedef struct di_memplan {
     int64_t context_len;                 /* tokens a sequence may have */
     int64_t kv_blocks[DI_MAX_KV_GROUPS]; /* of each group's pool */

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/options.h"
+#include "engine/memplan.h"
 #include "text/token_map.h"
 #include "weights/checkpoint_dir.h"
 
@@ -44,8 +45,9 @@ static di_status place_weights(di_model *m, const di_effective_options *options)
         return DI_OK;
     di_team team;
     DI_TRY(di_team_create(options, NULL, &team));
-    const di_status status =
-        di_weights_place(m->weights, &team, options->weight_cache == 0, &m->placed);
+    const di_placed_parts parts = {.has_experts = options->weight_cache == 0,
+                                   .has_drafter = di_has_drafter(&m->config, options)};
+    const di_status status = di_weights_place(m->weights, &team, parts, &m->placed);
     di_team_free(&team);
     return status;
 }

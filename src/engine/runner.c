@@ -13,7 +13,8 @@ di_status di_runner_init(const di_model *model, const di_options *options, di_ru
     di_plan_init(&mask, r.options.is_batch_invariant, &r.plan);
     DI_TRY(di_memplan_compute(&model->config, &r.options, &r.memplan));
     DI_TRY(di_team_create(&r.options, NULL, &r.team));
-    di_status status = di_kv_cache_init(&model->config, r.memplan.kv_blocks, &r.kv);
+    di_status status = di_kv_cache_init(&model->config, di_has_drafter(&model->config, &r.options),
+                                        r.memplan.kv_blocks, &r.kv);
     if (status == DI_OK && model->weights)
         status = di_weight_source_open(model->weights, r.options.weight_cache, &r.source);
     if (status == DI_OK)
@@ -93,6 +94,7 @@ di_status di_runner_execute(di_runner *runner, const di_batch *batch, const di_o
         .arena = &runner->scratch,
         .observer = observer,
         .source = runner->source,
+        .wants_taps = runner->kv.layout.n_draft_layers > 0,
     };
     DI_TRY(runner->forward(&pass, rows));
     *logits = rows;

@@ -6,10 +6,11 @@
 #include "base/buf.h"
 #include "base/checked.h"
 
-di_status di_kv_cache_init_dry(const di_config *config, const int64_t *n_blocks, di_kv_cache *out)
+di_status di_kv_cache_init_dry(const di_config *config, bool has_drafter, const int64_t *n_blocks,
+                               di_kv_cache *out)
 {
     di_kv_cache cache = {.window_len = config->sliding_window, .head_dim = config->head_dim};
-    di_kv_layout_init(config, &cache.layout);
+    di_kv_layout_init(config, has_drafter, &cache.layout);
     for (int g = 0; g < cache.layout.n_groups; g++) {
         const di_status status = di_block_pool_init(&cache.pools[g], g, n_blocks[g]);
         if (status != DI_OK) {
@@ -21,10 +22,11 @@ di_status di_kv_cache_init_dry(const di_config *config, const int64_t *n_blocks,
     return DI_OK;
 }
 
-di_status di_kv_cache_init(const di_config *config, const int64_t *n_blocks, di_kv_cache *out)
+di_status di_kv_cache_init(const di_config *config, bool has_drafter, const int64_t *n_blocks,
+                           di_kv_cache *out)
 {
     di_kv_cache cache;
-    DI_TRY(di_kv_cache_init_dry(config, n_blocks, &cache));
+    DI_TRY(di_kv_cache_init_dry(config, has_drafter, n_blocks, &cache));
     for (int g = 0; g < cache.layout.n_groups; g++) {
         /* calloc of this size maps fresh zero pages: they cost nothing until written. */
         const size_t n = (size_t)(n_blocks[g] ? n_blocks[g] : 1);

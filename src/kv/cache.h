@@ -46,16 +46,17 @@ typedef struct di_kv_seq {
     uint64_t chain;     /* identity of the last registered block (prefix_cache.h) */
 } di_kv_seq;
 
-/* n_blocks [n_groups]: size of each pool. Memory is reserved, not touched. */
-DI_WARN_UNUSED di_status di_kv_cache_init(const di_config *config, const int64_t *n_blocks,
-                                          di_kv_cache *out);
+/* n_blocks [n_groups]: size of each pool. has_drafter: with windows for the draft blocks. Memory is
+ * reserved, not touched. */
+DI_WARN_UNUSED di_status di_kv_cache_init(const di_config *config, bool has_drafter,
+                                          const int64_t *n_blocks, di_kv_cache *out);
 /* The same without memory for entries. */
-DI_WARN_UNUSED di_status di_kv_cache_init_dry(const di_config *config, const int64_t *n_blocks,
-                                              di_kv_cache *out);
+DI_WARN_UNUSED di_status di_kv_cache_init_dry(const di_config *config, bool has_drafter,
+                                              const int64_t *n_blocks, di_kv_cache *out);
 void di_kv_cache_free(di_kv_cache *cache);
 
-/* The paged store of a layer: of its window, or of a KV source's compressed entries or index keys.
- */
+/* The paged store of a layer: of its window (draft block m is layer n_layers + m), or of a KV
+ * source's compressed entries or index keys. */
 di_paged_out di_kv_cache_store(const di_kv_cache *cache, int layer, di_kv_store store);
 di_paged di_kv_cache_view(const di_kv_cache *cache, int layer, di_kv_store store);
 /* Copies a block's entries of all layers and stores. */

@@ -20,7 +20,7 @@ static int group_of_ratio(di_kv_layout *layout, int ratio)
     return add_group(layout, ratio, false);
 }
 
-void di_kv_layout_init(const di_config *config, di_kv_layout *out)
+void di_kv_layout_init(const di_config *config, bool has_drafter, di_kv_layout *out)
 {
     *out = (di_kv_layout){.n_groups = 0};
     const int32_t dim = (int32_t)config->head_dim, index_dim = (int32_t)config->index_head_dim;
@@ -28,7 +28,8 @@ void di_kv_layout_init(const di_config *config, di_kv_layout *out)
     out->entries[DI_KV_COMPRESSED] = (di_kv_entry){dim / 2, dim / 16};
     out->entries[DI_KV_INDEX] = (di_kv_entry){index_dim / 2, index_dim / 32};
     add_group(out, 1, true);
-    out->groups[0].n_layers = config->n_layers;
+    out->n_draft_layers = has_drafter ? config->n_draft_blocks : 0;
+    out->groups[0].n_layers = config->n_layers + out->n_draft_layers;
     for (int layer = 0; layer < config->n_layers; layer++) {
         const int ratio = config->compress_ratios[layer];
         out->group_of_layer[layer] = ratio ? group_of_ratio(out, ratio) : -1;

@@ -24,10 +24,11 @@ typedef struct di_kv_entry {
 } di_kv_entry;
 
 typedef struct di_kv_group {
-    int ratio;         /* tokens of one entry */
-    bool is_window;    /* blocks that left the window are given back */
-    int32_t block_len; /* entries of a block = DI_KV_BLOCK_TOKENS / ratio */
-    int n_layers;      /* layers with a store in this group: all, or the KV sources of the ratio */
+    int ratio;           /* tokens of one entry */
+    bool is_window;      /* blocks that left the window are given back */
+    int32_t block_len;   /* entries of a block = DI_KV_BLOCK_TOKENS / ratio */
+    int n_layers;        /* layers with a store in this group: all, draft blocks included, or the KV
+                            sources of the ratio */
     int64_t block_bytes; /* of one block over all its layers and stores */
 } di_kv_group;
 
@@ -35,13 +36,16 @@ typedef struct di_kv_layout {
     di_kv_entry entries[DI_N_KV_STORES];
     di_kv_group groups[DI_MAX_KV_GROUPS];
     int n_groups;
+    int n_draft_layers; /* draft block m is layer n_layers + m of the window group; 0 without the
+                           drafter */
     int group_of_layer[DI_MAX_LAYERS]; /* of the layer's compressed entries; -1 if ratio 0 */
     int place_in_group[DI_MAX_LAYERS]; /* of a KV source: 0 .. n_layers-1 of its group; else -1 */
     int compressor_of_layer[DI_MAX_LAYERS]; /* of a ratio-2 source: its compressor_state; else -1 */
     int n_compressors;                      /* ratio-2 sources */
 } di_kv_layout;
 
-void di_kv_layout_init(const di_config *config, di_kv_layout *out);
+/* has_drafter: with windows for the config's draft blocks. */
+void di_kv_layout_init(const di_config *config, bool has_drafter, di_kv_layout *out);
 
 static inline int64_t di_kv_entry_bytes(const di_kv_layout *layout, di_kv_store store)
 {

@@ -6,8 +6,8 @@
 #include "model/internal.h"
 
 /* Query latent qr (normalised) and rotated queries q [n, n_heads, head_dim] (spec 4.2). */
-static di_status make_queries(di_pass *pass, const di_layer_weights *w, di_rows x,
-                              const di_rope_angles *angles, di_rows *qr, di_bf16 **q)
+di_status di_attention_queries(di_pass *pass, const di_layer_weights *w, di_rows x,
+                               const di_rope_angles *angles, di_rows *qr, di_bf16 **q)
 {
     const di_config *c = pass->network->config;
     di_bf16 *latent;
@@ -21,15 +21,23 @@ static di_status make_queries(di_pass *pass, const di_layer_weights *w, di_rows 
     return DI_OK;
 }
 
-static di_status write_window(di_pass *pass, int layer, di_rows x, const di_rope_angles *angles)
+di_status di_attention_keys(di_pass *pass, const di_layer_weights *w, di_rows x,
+                            const di_rope_angles *angles, di_bf16 **kv)
+{
+    const int64_t dim = pass->network->config->head_dim;
+    DI_TRY(DI_PASS_NEW(pass, x.n * dim, kv));
+    di_linear_f8(pass, &w->wkv, x, *kv);
+    di_norm_rows(pass, &w->kv_norm, *kv, x.n, *kv);
+    di_rope_rows(pass, *kv, x.n, 1, dim, angles, false);
+    return DI_OK;
+}
+
+di_status di_attention_write_window(di_pass *pass, int layer, di_rows x,
+                                    const di_rope_angles *angles)
 {
     const di_config *c = pass->network->config;
-    const di_layer_weights *w = &pass->network->weights->layers[layer];
     di_bf16 *kv;
-    DI_TRY(DI_PASS_NEW(pass, x.n * c->head_dim, &kv));
-    di_linear_f8(pass, &w->wkv, x, kv);
-    di_norm_rows(pass, &w->kv_norm, kv, x.n, kv);
-    di_rope_rows(pass, kv, x.n, 1, c->head_dim, angles, false);
+    DI_TRY(di_attention_keys(pass, di_layer_of(pass, layer), x, angles, &kv));
     const di_pack_args pack = {
         .x = kv,
         .dim = c->head_dim,
@@ -73,7 +81,8 @@ static void attend(di_pass *pass, int layer, const di_bf16 *q, di_bf16 *out)
 }
 
 /* Grouped output projection: z_g = wo_a_g o_g on unquantized inputs, y = wo_b z. */
-static di_status project_out(di_pass *pass, const di_layer_weights *w, const di_bf16 *o, di_bf16 *y)
+di_status di_attention_project(di_pass *pass, const di_layer_weights *w, const di_bf16 *o,
+                               di_bf16 *y)
 {
     const di_config *c = pass->network->config;
     const int64_t n = pass->batch->n_rows, width = w->wo_a.n_in;
@@ -112,8 +121,8 @@ di_status di_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y)
     di_rows xq, qr;
     di_bf16 *q;
     DI_TRY(di_quantize_rows(pass, x, n, c->hidden_size, &xq));
-    DI_TRY(make_queries(pass, w, xq, angles, &qr, &q));
-    DI_TRY(write_window(pass, layer, xq, angles));
+    DI_TRY(di_attention_queries(pass, w, xq, angles, &qr, &q));
+    DI_TRY(di_attention_write_window(pass, layer, xq, angles));
     if (c->is_kv_source[layer])
         DI_TRY(di_compress(pass, layer, x));
     if (c->is_index_source[layer])
@@ -122,5 +131,5 @@ di_status di_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y)
     DI_TRY(DI_PASS_NEW(pass, n * c->n_heads * c->head_dim, &o));
     attend(pass, layer, q, o);
     di_rope_rows(pass, o, n, c->n_heads, c->head_dim, angles, true);
-    return project_out(pass, w, o, y);
+    return di_attention_project(pass, w, o, y);
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/embed/embed.h"
 #include "kernels/hyper_connection/hyper_connection.h"
+#include "model/draft.h"
 #include "model/internal.h"
 
 /* The mixing weights one sublayer computes from the streams before it runs (spec 4.1). */
@@ -41,6 +42,14 @@ static di_status mix_streams(di_pass *pass, const di_hc_weight *w, mix *out)
     return DI_OK;
 }
 
+void di_collapse(const di_pass *pass, const float *pre, di_bf16 *y)
+{
+    const di_config *c = pass->network->config;
+    const di_hc_collapse_args args = {
+        .h = pass->h, .pre = pre, .y = y, .dim = c->hidden_size, .hc = c->hc_mult};
+    di_run(pass, DI_OP_hc_collapse, &args, pass->batch->n_rows, c->hc_mult * c->hidden_size);
+}
+
 /* x = RMSNorm(collapse(h, pre)): a sublayer's input [n, hidden]. */
 static di_status collapse_norm(di_pass *pass, const float *pre, const di_norm_weight *norm,
                                di_bf16 **x)
@@ -48,9 +57,7 @@ static di_status collapse_norm(di_pass *pass, const float *pre, const di_norm_we
     const di_config *c = pass->network->config;
     const int64_t n = pass->batch->n_rows;
     DI_TRY(DI_PASS_NEW(pass, n * c->hidden_size, x));
-    const di_hc_collapse_args args = {
-        .h = pass->h, .pre = pre, .y = *x, .dim = c->hidden_size, .hc = c->hc_mult};
-    di_run(pass, DI_OP_hc_collapse, &args, n, c->hc_mult * c->hidden_size);
+    di_collapse(pass, pre, *x);
     di_norm_rows(pass, norm, *x, n, *x);
     return DI_OK;
 }
@@ -71,13 +78,16 @@ static void expand(di_pass *pass, const di_bf16 *y, const mix *m)
 static di_status attention_sublayer(di_pass *pass, int layer, float *pre_out)
 {
     const di_config *c = pass->network->config;
-    const di_layer_weights *w = &pass->network->weights->layers[layer];
+    const di_layer_weights *w = di_layer_of(pass, layer);
     mix m;
     di_bf16 *x, *y;
     DI_TRY(mix_streams(pass, &w->hc_attn, &m));
     DI_TRY(collapse_norm(pass, pass->pre, &w->attn_norm, &x));
     DI_TRY(DI_PASS_NEW(pass, pass->batch->n_rows * c->hidden_size, &y));
-    DI_TRY(di_attention(pass, layer, x, y));
+    if (layer < c->n_layers)
+        DI_TRY(di_attention(pass, layer, x, y));
+    else
+        DI_TRY(di_draft_attention(pass, layer, x, y));
     expand(pass, y, &m);
     memcpy(pre_out, m.pre, (size_t)(pass->batch->n_rows * c->hc_mult) * sizeof *pre_out);
     return DI_OK;
@@ -86,13 +96,14 @@ static di_status attention_sublayer(di_pass *pass, int layer, float *pre_out)
 static di_status ffn_sublayer(di_pass *pass, int layer, const float *pre)
 {
     const di_config *c = pass->network->config;
-    const di_layer_weights *w = &pass->network->weights->layers[layer];
+    const di_layer_weights *w = di_layer_of(pass, layer);
     mix m;
     di_bf16 *x, *y;
     DI_TRY(mix_streams(pass, &w->hc_ffn, &m));
     DI_TRY(collapse_norm(pass, pre, &w->ffn_norm, &x));
     DI_TRY(DI_PASS_NEW(pass, pass->batch->n_rows * c->hidden_size, &y));
-    DI_TRY(di_moe(pass, w, x, c->n_experts_per_tok, y));
+    const bool is_draft = layer >= c->n_layers;
+    DI_TRY(di_moe(pass, w, x, is_draft ? c->dspark_n_experts_per_tok : c->n_experts_per_tok, y));
     expand(pass, y, &m);
     memcpy(pass->pre, m.pre, (size_t)(pass->batch->n_rows * c->hc_mult) * sizeof *pre);
     return DI_OK;
@@ -112,10 +123,14 @@ di_status di_forward_layer(di_pass *pass, int layer)
     float *attention_pre;
     if (layer == c->candidate_source)
         DI_TRY(di_index_begin_candidates(pass));
+    if (pass->wants_taps)
+        DI_TRY(di_draft_begin_taps(pass, layer));
     const di_arena_mark mark = di_arena_save(pass->arena);
     DI_TRY(DI_PASS_NEW(pass, pass->batch->n_rows * c->hc_mult, &attention_pre));
-    if (pass->network->weights->layers[layer].engram)
+    if (di_layer_of(pass, layer)->engram)
         WITH_SCRATCH(pass, di_engram(pass, layer));
+    if (pass->wants_taps)
+        WITH_SCRATCH(pass, di_draft_keep_tap(pass, layer));
     WITH_SCRATCH(pass, attention_sublayer(pass, layer, attention_pre));
     WITH_SCRATCH(pass, ffn_sublayer(pass, layer, attention_pre));
     di_arena_rewind(pass->arena, mark);
@@ -139,7 +154,7 @@ static di_status spread_sequences(di_pass *pass)
     return DI_OK;
 }
 
-di_status di_forward_begin(di_pass *pass)
+di_status di_pass_begin(di_pass *pass)
 {
     const di_network *net = pass->network;
     const di_config *c = net->config;
@@ -147,21 +162,14 @@ di_status di_forward_begin(di_pass *pass)
     const int64_t n = b->n_rows, hc = c->hc_mult;
     DI_TRY(DI_PASS_NEW(pass, n * hc * c->hidden_size, &pass->h));
     DI_TRY(DI_ARENA_ZNEW(pass->arena, (size_t)(n * hc), &pass->pre));
-    DI_TRY(DI_PASS_NEW(pass, n, &pass->n_visible));
-    DI_TRY(DI_PASS_NEW(pass, n * c->index_topk, &pass->topk));
-    DI_TRY(DI_PASS_NEW(pass, n, &pass->topk_counts));
     char *scratch;
     pass->worker_scratch_bytes = di_worker_scratch_bytes(c);
     DI_TRY(DI_PASS_NEW(pass, pass->worker_scratch_bytes * di_pool_n_threads(pass->pool), &scratch));
     pass->worker_scratch = scratch;
-    pass->candidates = NULL;
-    DI_TRY(spread_sequences(pass));
     DI_TRY(di_rope_angles_init(pass, net->rope_plain, b->positions, n, &pass->plain));
-    DI_TRY(di_rope_angles_init(pass, net->rope_compressed, b->positions, n, &pass->compressed));
     for (int64_t row = 0; row < n; row++)
         pass->pre[row * hc] = 1.0f;
     di_weight_source_begin(pass->source);
-    DI_TRY(di_engram_hash_rows(pass));
     const di_embed_args embed = {.table = net->weights->embed.data,
                                  .token_ids = b->token_ids,
                                  .h = pass->h,
@@ -169,6 +177,22 @@ di_status di_forward_begin(di_pass *pass)
                                  .hc = c->hc_mult};
     di_run(pass, DI_OP_embed, &embed, n, hc * c->hidden_size / 8);
     return DI_OK;
+}
+
+di_status di_forward_begin(di_pass *pass)
+{
+    const di_network *net = pass->network;
+    const int64_t n = pass->batch->n_rows, topk = net->config->index_topk;
+    DI_TRY(di_pass_begin(pass));
+    DI_TRY(DI_PASS_NEW(pass, n, &pass->n_visible));
+    DI_TRY(DI_PASS_NEW(pass, n * topk, &pass->topk));
+    DI_TRY(DI_PASS_NEW(pass, n, &pass->topk_counts));
+    pass->candidates = NULL;
+    pass->taps = NULL;
+    DI_TRY(spread_sequences(pass));
+    DI_TRY(di_rope_angles_init(pass, net->rope_compressed, pass->batch->positions, n,
+                               &pass->compressed));
+    return di_engram_hash_rows(pass);
 }
 
 di_status di_forward_head(di_pass *pass, float *logits)
@@ -193,5 +217,7 @@ di_status di_forward(di_pass *pass, float *logits)
     DI_TRY(di_forward_begin(pass));
     for (int layer = 0; layer < pass->network->config->n_layers; layer++)
         DI_TRY(di_forward_layer(pass, layer));
+    if (pass->wants_taps)
+        WITH_SCRATCH(pass, di_draft_write_context(pass));
     return di_forward_head(pass, logits);
 }

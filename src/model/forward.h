@@ -30,6 +30,18 @@ typedef struct di_rope_angles {
     float *cos, *sin; /* [n, rope_dim / 2] */
 } di_rope_angles;
 
+/* What a draft leaves for its slots (model/draft.h). b: dspark_block_size. */
+typedef struct di_draft_keys di_draft_keys; /* draft.c */
+
+typedef struct di_draft_state {
+    int32_t n_seqs;
+    di_draft_keys *keys;    /* what its rows attend to */
+    di_bf16 *z;             /* [n_seqs, b, hidden]: the blocks' last collapse, without norm */
+    float *backbone_logits; /* [n_seqs, b, vocab_size]: without the Markov term */
+    di_bf16 *markov;        /* [n_seqs, markov rank]: for one slot at a time */
+    di_bf16 *confidence_in; /* [n_seqs, hidden + markov rank]: the same */
+} di_draft_state;
+
 /* Everything one forward pass works on. The caller fills the first part; the rest lives in `arena`
  * and is valid until the caller resets it. */
 struct di_pass {
@@ -41,6 +53,7 @@ struct di_pass {
     di_arena *arena;
     const di_observer *observer; /* may be NULL */
     di_weight_source *source;    /* of experts and Engram rows; NULL: all are in memory */
+    bool wants_taps; /* the draft blocks' window entries are written: kv has room for them */
 
     di_bf16 *h;                               /* [n_rows, hc, hidden]: the residual streams */
     float *pre;                               /* [n_rows, hc]: the running collapse weights */
@@ -52,7 +65,10 @@ struct di_pass {
     uint8_t *candidates;         /* [n_rows, candidate_stride], or NULL before its source */
     int64_t candidate_stride;
     int64_t *engram_rows[DI_MAX_ENGRAM_LAYERS]; /* [n_rows, columns]: of each Engram layer */
-    void *worker_scratch;                       /* [n_threads]: for one kernel at a time */
+    di_bf16 *taps;        /* [n_dspark_targets, n_rows, hidden]: attention inputs of the target
+                             layers, meaned over the streams; NULL before the first of them */
+    di_draft_state draft; /* of a draft's pass */
+    void *worker_scratch; /* [n_threads]: for one kernel at a time */
     int64_t worker_scratch_bytes;
 };
 
@@ -66,8 +82,9 @@ DI_WARN_UNUSED di_status di_forward_begin(di_pass *pass);
 DI_WARN_UNUSED di_status di_forward_layer(di_pass *pass, int layer);
 DI_WARN_UNUSED di_status di_forward_head(di_pass *pass, float *logits);
 
-/* Bytes a pass of n_rows rows takes from its arena at most, for the memory plan. */
-int64_t di_forward_scratch_bytes(const di_config *config, int64_t n_rows, int64_t context_len,
-                                 int n_threads);
+/* Bytes a pass of n_rows rows takes from its arena at most, for the memory plan; has_drafter: with
+ * wants_taps. */
+int64_t di_forward_scratch_bytes(const di_config *config, bool has_drafter, int64_t n_rows,
+                                 int64_t context_len, int n_threads);
 
 #endif

@@ -46,13 +46,41 @@ DI_WARN_UNUSED di_status di_rope_angles_init(const di_pass *pass, const float *f
                                              const int32_t *positions, int64_t n,
                                              di_rope_angles *out);
 
+/* The weights of a layer; n_layers + m is draft block m. */
+static inline const di_layer_weights *di_layer_of(const di_pass *pass, int layer)
+{
+    const di_weights *w = pass->network->weights;
+    const int n_layers = pass->network->config->n_layers;
+    return layer < n_layers ? &w->layers[layer] : &w->draft_layers[layer - n_layers];
+}
+
+/* forward.c: what every pass begins with: rope angles, scratch, and the tokens' embeddings in all
+ * streams. */
+DI_WARN_UNUSED di_status di_pass_begin(di_pass *pass);
+/* y = collapse(h, pre), without norm [n, hidden]. */
+void di_collapse(const di_pass *pass, const float *pre, di_bf16 *y);
+
+/* attention.c: queries of x (Q8-rounded) and their normalised latent qr; keys, rotated, not yet
+ * rounded [n, head_dim]; the output projection of o [n, n_heads, head_dim]. */
+DI_WARN_UNUSED di_status di_attention_queries(di_pass *pass, const di_layer_weights *w, di_rows x,
+                                              const di_rope_angles *angles, di_rows *qr,
+                                              di_bf16 **q);
+DI_WARN_UNUSED di_status di_attention_keys(di_pass *pass, const di_layer_weights *w, di_rows x,
+                                           const di_rope_angles *angles, di_bf16 **kv);
+/* The window entries of x's rows, at the batch's slots. */
+DI_WARN_UNUSED di_status di_attention_write_window(di_pass *pass, int layer, di_rows x,
+                                                   const di_rope_angles *angles);
+DI_WARN_UNUSED di_status di_attention_project(di_pass *pass, const di_layer_weights *w,
+                                              const di_bf16 *o, di_bf16 *y);
 /* attention.c: y [n, hidden] = attention of x (the normalised collapse). */
 DI_WARN_UNUSED di_status di_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y);
 /* Bytes of one worker's scratch: what any kernel needs, a multiple of 64. */
 static inline int64_t di_worker_scratch_bytes(const di_config *config)
 {
+    /* a draft attends to its block's rows instead of selected entries */
+    const int64_t most = di_max_i64(config->index_topk, config->dspark_block_size);
     const int64_t attention =
-        di_sparse_attention_scratch(config->sliding_window, config->index_topk, config->head_dim) *
+        di_sparse_attention_scratch(config->sliding_window, most, config->head_dim) *
         (int64_t)sizeof(float);
     return (di_max_i64(attention, DI_GEMM_SCRATCH_BYTES) + 63) / 64 * 64;
 }
@@ -65,6 +93,11 @@ DI_WARN_UNUSED di_status di_index_select(di_pass *pass, int layer, const di_bf16
 enum { DI_INDEX_SCORES_PER_TILE = 16 * 1024 * 1024 };
 /* Takes the candidate marks, which outlive their source layer's scratch. */
 DI_WARN_UNUSED di_status di_index_begin_candidates(di_pass *pass);
+/* draft_context.c: takes room for the taps at the first target layer; keeps a target layer's. */
+DI_WARN_UNUSED di_status di_draft_begin_taps(di_pass *pass, int layer);
+DI_WARN_UNUSED di_status di_draft_keep_tap(di_pass *pass, int layer);
+/* draft.c: attention of a draft block's rows: y [n, hidden]. */
+DI_WARN_UNUSED di_status di_draft_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y);
 /* moe.c */
 DI_WARN_UNUSED di_status di_moe(di_pass *pass, const di_layer_weights *w, const di_bf16 *x,
                                 int64_t n_experts_per_tok, di_bf16 *y);

@@ -1,6 +1,7 @@
 /* What a pass takes from its arena, for the memory plan: one line an allocation, in the order of
  * the files of this folder. forward_scratch_test.c compares it with what passes really take. */
 #include "base/checked.h"
+#include "model/draft.h"
 #include "model/internal.h"
 
 /* The arena's alignment. */
@@ -26,15 +27,19 @@ static int64_t hash_bytes(const di_config *c, int64_t n)
     return room(n, sizeof(int32_t *)) + c->n_engram_layers * room(n * engram_columns(c), 8);
 }
 
-static int64_t begin_bytes(const di_config *c, int64_t n, int n_threads)
+static int64_t pass_bytes(const di_config *c, int64_t n, int n_threads)
 {
     return room(n * c->hc_mult * c->hidden_size, 2) + /* h */
            room(n * c->hc_mult, 4) +                  /* pre */
-           3 * room(n, 4) +                           /* window_floors, n_visible, topk_counts */
-           room(n * c->index_topk, 4) +               /* topk */
-           room(di_worker_scratch_bytes(c) * n_threads, 1) +
+           room(di_worker_scratch_bytes(c) * n_threads, 1) + rope_bytes(c, n);
+}
+
+static int64_t begin_bytes(const di_config *c, int64_t n)
+{
+    return 3 * room(n, 4) +                                /* window_floors, n_visible, counts */
+           room(n * c->index_topk, 4) +                    /* topk */
            DI_MAX_KV_GROUPS * room(n, sizeof(int32_t *)) + /* tables */
-           2 * rope_bytes(c, n) + hash_bytes(c, n);
+           rope_bytes(c, n) + hash_bytes(c, n);
 }
 
 static int64_t candidate_bytes(const di_config *c, int64_t n, int64_t context_len)
@@ -71,14 +76,19 @@ static int64_t select_bytes(const di_config *c, int ratio, int64_t n, int64_t co
            room(tile * visible, 2);
 }
 
+static int64_t plain_attention_bytes(const di_config *c, int64_t n)
+{
+    return room(n * c->hidden_size, 2) +               /* rounded input */
+           2 * room(n * c->q_lora_rank, 2) +           /* query latent, rounded */
+           2 * room(n * c->n_heads * c->head_dim, 2) + /* queries, output */
+           room(n * c->head_dim, 2) +                  /* window entries */
+           2 * room(n * c->o_groups * c->o_lora_rank, 2);
+}
+
 static int64_t attention_bytes(const di_config *c, int layer, int64_t n, int64_t context_len)
 {
     const int ratio = c->compress_ratios[layer];
-    int64_t bytes = room(n * c->hidden_size, 2) +               /* rounded input */
-                    2 * room(n * c->q_lora_rank, 2) +           /* query latent, rounded */
-                    2 * room(n * c->n_heads * c->head_dim, 2) + /* queries, output */
-                    room(n * c->head_dim, 2) +                  /* window entries */
-                    2 * room(n * c->o_groups * c->o_lora_rank, 2);
+    int64_t bytes = plain_attention_bytes(c, n);
     if (c->is_kv_source[layer])
         bytes += compress_bytes(c, ratio, n);
     if (c->is_index_source[layer])
@@ -86,10 +96,10 @@ static int64_t attention_bytes(const di_config *c, int layer, int64_t n, int64_t
     return bytes;
 }
 
-static int64_t moe_bytes(const di_config *c, int64_t n)
+static int64_t moe_bytes(const di_config *c, int64_t n, int64_t experts, int64_t experts_per_tok)
 {
-    const int64_t experts = c->n_routed_experts, inter = c->moe_intermediate_size;
-    const int64_t assignments = n * c->n_experts_per_tok;
+    const int64_t inter = c->moe_intermediate_size;
+    const int64_t assignments = n * experts_per_tok;
     const int64_t active = di_min_i64(experts, assignments);
     return 2 * room(n * experts, 4) + 2 * room(assignments, 4) + /* routing */
            3 * room(experts + 1, 4) + 3 * room(assignments, 4) + /* dispatch */
@@ -108,15 +118,56 @@ static int64_t engram_bytes(const di_config *c, int64_t n)
            room(n * (c->hc_mult + 1) * c->hidden_size, 2);
 }
 
-int64_t di_forward_scratch_bytes(const di_config *c, int64_t n, int64_t context_len, int n_threads)
+/* The taps, and what the draft blocks' window entries are made in. */
+static int64_t taps_bytes(const di_config *c, int64_t n)
+{
+    return room(c->n_dspark_targets * n * c->hidden_size, 2);
+}
+
+static int64_t context_bytes(const di_config *c, int64_t n)
+{
+    return room(c->n_dspark_targets * n * c->hidden_size, 2) + /* taps, rounded */
+           2 * room(n * c->hidden_size, 2) +                   /* projection, rounded */
+           room(n * c->head_dim, 2);                           /* a block's entries */
+}
+
+int64_t di_forward_scratch_bytes(const di_config *c, bool has_drafter, int64_t n,
+                                 int64_t context_len, int n_threads)
 {
     int64_t most = 2 * room(n * c->hidden_size, 2); /* the head */
     const int64_t attention_pre = room(n * c->hc_mult, 4);
-    for (int layer = 0; layer < c->n_layers; layer++) {
-        const int64_t attention = sublayer_bytes(c, n) + attention_bytes(c, layer, n, context_len);
-        most = di_max_i64(most, attention_pre + attention);
-    }
-    most = di_max_i64(most, attention_pre + sublayer_bytes(c, n) + moe_bytes(c, n));
+    const int64_t layer_bytes = attention_pre + sublayer_bytes(c, n);
+    for (int layer = 0; layer < c->n_layers; layer++)
+        most = di_max_i64(most, layer_bytes + attention_bytes(c, layer, n, context_len));
+    most =
+        di_max_i64(most, layer_bytes + moe_bytes(c, n, c->n_routed_experts, c->n_experts_per_tok));
     most = di_max_i64(most, attention_pre + engram_bytes(c, n));
-    return begin_bytes(c, n, n_threads) + candidate_bytes(c, n, context_len) + most;
+    if (has_drafter)
+        most = di_max_i64(most, context_bytes(c, n));
+    return pass_bytes(c, n, n_threads) + begin_bytes(c, n) + candidate_bytes(c, n, context_len) +
+           (has_drafter ? taps_bytes(c, n) : 0) + most;
+}
+
+/* What lasts until the last slot, and the keys' lists. */
+static int64_t draft_state_bytes(const di_config *c, int64_t n_seqs)
+{
+    const int64_t n = n_seqs * c->dspark_block_size, rank = c->dspark_markov_rank;
+    return 2 * room(n, 4) + room(1, sizeof(di_batch)) + /* ids, positions */
+           room(n * c->hidden_size, 2) + room(n * c->vocab_size, 4) + room(n_seqs * rank, 2) +
+           room(n_seqs * (c->hidden_size + rank), 2) + /* z, logits, inputs of a slot */
+           room(1, 128) + 3 * room(n_seqs, 4) + room(n_seqs, sizeof(int32_t *)) + /* keys */
+           room(n, 8) + room(n, 4);
+}
+
+int64_t di_draft_scratch_bytes(const di_config *c, int64_t n_seqs, int n_threads)
+{
+    const int64_t n = n_seqs * c->dspark_block_size;
+    const int64_t own = room(n * (c->head_dim + c->head_dim / 32), 1) +
+                        room(c->dspark_block_size * c->n_heads, 4); /* keys, sinks */
+    const int64_t experts = c->dspark_n_routed_experts;
+    const int64_t sublayer = di_max_i64(plain_attention_bytes(c, n) + own,
+                                        moe_bytes(c, n, experts, c->dspark_n_experts_per_tok));
+    const int64_t layer = room(n * c->hc_mult, 4) + sublayer_bytes(c, n) + sublayer;
+    return draft_state_bytes(c, n_seqs) + pass_bytes(c, n, n_threads) +
+           di_max_i64(layer, room(n * c->hidden_size, 2));
 }

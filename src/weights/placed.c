@@ -28,7 +28,7 @@ struct di_placed_weights {
 
 typedef struct placing {
     di_weights *weights; /* NULL: only count */
-    bool with_experts;
+    di_placed_parts parts;
     piece *pieces;
     size_t n, cap;
     int64_t bytes;
@@ -41,14 +41,22 @@ typedef struct placing {
 
 /* ------------------------------------------------------------------------------ what is copied */
 
+/* The embeddings of tokens and of the drafter's Markov head. */
+static bool is_lookup(const char *name)
+{
+    static const char suffix[] = "embed.weight";
+    const size_t n = strlen(name), m = sizeof suffix - 1;
+    return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
 static bool is_streamed(const placing *p, const di_weight_tensor *t)
 {
-    if (t->part == DI_PART_DRAFT || t->part == DI_PART_VISION)
+    if (t->part == DI_PART_VISION || (t->part == DI_PART_DRAFT && !p->parts.has_drafter))
         return false;
-    if (t->part == DI_PART_EXPERTS)
-        return p->with_experts;
+    if (t->kind == DI_WEIGHT_KIND_F4) /* routed experts, and they alone */
+        return p->parts.has_experts;
     if (t->kind == DI_WEIGHT_KIND_BF16)
-        return strcmp(t->name, "embed.weight") != 0;
+        return !is_lookup(t->name);
     return t->kind == DI_WEIGHT_KIND_F8;
 }
 
@@ -90,9 +98,9 @@ static di_status add_tensor(void *user, const di_weight_tensor *t)
     return DI_OK;
 }
 
-di_status di_placed_bytes(const di_config *config, bool with_experts, int64_t *bytes)
+di_status di_placed_bytes(const di_config *config, di_placed_parts parts, int64_t *bytes)
 {
-    placing p = {.with_experts = with_experts};
+    placing p = {.parts = parts};
     DI_TRY(di_weight_list(config, NULL, add_tensor, &p));
     *bytes = p.bytes;
     return DI_OK;
@@ -182,16 +190,14 @@ static di_status copy(placing *p, di_placed_weights *placed)
     return DI_OK;
 }
 
-di_status di_weights_place(di_weights *weights, const di_team *team, bool with_experts,
+di_status di_weights_place(di_weights *weights, const di_team *team, di_placed_parts parts,
                            di_placed_weights **out)
 {
     di_placed_weights *placed = calloc(1, sizeof *placed);
     if (!placed)
         return di_fail_memory(sizeof *placed, "the weights' copy");
-    placing p = {.weights = weights,
-                 .with_experts = with_experts,
-                 .team = team,
-                 .lock = PTHREAD_MUTEX_INITIALIZER};
+    placing p = {
+        .weights = weights, .parts = parts, .team = team, .lock = PTHREAD_MUTEX_INITIALIZER};
     const di_status status = copy(&p, placed);
     free(p.pieces);
     if (status == DI_OK)

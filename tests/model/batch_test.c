@@ -230,7 +230,7 @@ static void with_little_room(void **state)
 {
     (void)state;
     di_kv_layout layout;
-    di_kv_layout_init(&model->config, &layout);
+    di_kv_layout_init(&model->config, false, &layout);
     const int64_t context =
         di_min_i64(model->config.max_position_embeddings, plan.most_prompt + plan.most_new);
     int64_t bytes = 0;

@@ -52,7 +52,7 @@ static void check_pass(const di_golden *golden, const char *name, int64_t n, int
     const int64_t taken =
         (int64_t)runner.scratch.peak_bytes - logits_bytes(&runner, wants_all ? n : 1);
     const int64_t bound =
-        di_forward_scratch_bytes(&golden->model->config, n, context_len, n_threads);
+        di_forward_scratch_bytes(&golden->model->config, false, n, context_len, n_threads);
     if (taken > bound)
         fail_msg("%s: %d rows at %d tokens take %lld bytes, planned %lld", name, (int)n,
                  (int)context_len, (long long)taken, (long long)bound);

@@ -90,7 +90,7 @@ static void open_world(const shape *s, const char *name)
     memset(&w, 0, sizeof w);
     w.rng = di_rng_named(name);
     const int64_t n_blocks[DI_MAX_KV_GROUPS] = {s->window_blocks, s->blocks, s->blocks};
-    di_require(di_kv_cache_init_dry(config_of(s->window), n_blocks, &w.kv));
+    di_require(di_kv_cache_init_dry(config_of(s->window), false, n_blocks, &w.kv));
     di_require(di_prefix_cache_init(&w.kv, s->mode, 4, &w.prefix));
     di_require(di_scheduler_init(&w.scheduler, &w.kv, &w.prefix, &s->limits));
     w.items = calloc((size_t)s->limits.max_step_tokens, sizeof *w.items);

@@ -17,12 +17,14 @@ static void require(di_status status)
         fail_msg("%s", di_last_error());
 }
 
-/* Two window layers, two ratio-2 layers (2 a source), one ratio-1 source, one ratio-2 source. */
+/* Two window layers, two ratio-2 layers (2 a source), one ratio-1 source, one ratio-2 source, two
+ * draft blocks. */
 static const di_config *small_config(int64_t window)
 {
     static di_config c;
     memset(&c, 0, sizeof c);
     c.n_layers = 6;
+    c.n_draft_blocks = 2;
     c.head_dim = 64;
     c.index_head_dim = 32;
     c.sliding_window = window;
@@ -36,7 +38,7 @@ static di_kv_cache make_cache(int64_t window, int64_t n_blocks)
 {
     const int64_t blocks[DI_MAX_KV_GROUPS] = {n_blocks, n_blocks, n_blocks};
     di_kv_cache cache;
-    require(di_kv_cache_init(small_config(window), blocks, &cache));
+    require(di_kv_cache_init(small_config(window), true, blocks, &cache));
     return cache;
 }
 
@@ -50,7 +52,7 @@ static void stores_cover_the_pools_without_overlap(void **state)
     di_kv_cache cache = make_cache(16, N_BLOCKS);
     const di_config *c = small_config(16);
     int64_t n_bytes = 0;
-    for (int layer = 0; layer < c->n_layers; layer++) {
+    for (int layer = 0; layer < c->n_layers + c->n_draft_blocks; layer++) {
         for (int s = 0; s < DI_N_KV_STORES; s++) {
             if (s != DI_KV_WINDOW && !c->is_kv_source[layer])
                 continue;
@@ -146,13 +148,13 @@ static void planned_window_pool_is_enough(void **state)
         for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
             const di_config *c = small_config(windows[w]);
             di_kv_layout layout;
-            di_kv_layout_init(c, &layout);
+            di_kv_layout_init(c, false, &layout);
             enum { CONTEXT = 1500 };
             int64_t blocks[DI_MAX_KV_GROUPS];
             for (int g = 0; g < layout.n_groups; g++)
                 blocks[g] = di_kv_blocks_for(&layout, c, g, CONTEXT, steps[s]);
             di_kv_cache cache;
-            require(di_kv_cache_init(c, blocks, &cache));
+            require(di_kv_cache_init(c, false, blocks, &cache));
             di_kv_seq seq;
             seq = (di_kv_seq){.len = 0};
             while (seq.len < CONTEXT)

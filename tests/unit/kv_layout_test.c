@@ -29,7 +29,7 @@ static void released_bytes(void **state)
 {
     (void)state;
     di_kv_layout layout;
-    di_kv_layout_init(released(), &layout);
+    di_kv_layout_init(released(), false, &layout);
     assert_int_equal(di_kv_entry_bytes(&layout, DI_KV_WINDOW), 528);
     assert_int_equal(layout.entries[DI_KV_WINDOW].code_bytes, 512);
     assert_int_equal(layout.entries[DI_KV_WINDOW].scale_bytes, 16);
@@ -52,7 +52,7 @@ static void released_groups(void **state)
 {
     (void)state;
     di_kv_layout layout;
-    di_kv_layout_init(released(), &layout);
+    di_kv_layout_init(released(), false, &layout);
     assert_int_equal(layout.n_groups, 3);
     assert_true(layout.groups[0].is_window);
     assert_int_equal(layout.groups[0].n_layers, 40);
@@ -76,6 +76,26 @@ static void released_groups(void **state)
     assert_int_equal(layout.compressor_of_layer[3], -1);
 }
 
+/* Draft blocks are layers behind the others, with windows and nothing else. */
+static void draft_windows(void **state)
+{
+    (void)state;
+    di_kv_layout without, with;
+    di_kv_layout_init(released(), false, &without);
+    di_kv_layout_init(released(), true, &with);
+    assert_int_equal(without.n_draft_layers, 0);
+    assert_int_equal(with.n_draft_layers, 3);
+    assert_int_equal(with.groups[0].n_layers, 43);
+    assert_int_equal(with.groups[0].block_bytes, (int64_t)43 * 528 * DI_KV_BLOCK_TOKENS);
+    assert_int_equal(with.n_groups, without.n_groups);
+    for (int g = 1; g < with.n_groups; g++)
+        assert_memory_equal(&with.groups[g], &without.groups[g], sizeof with.groups[g]);
+    di_config *c = released();
+    c->n_draft_blocks = 0;
+    di_kv_layout_init(c, true, &with);
+    assert_memory_equal(&with, &without, sizeof with);
+}
+
 static void window_layers_alone_make_one_group(void **state)
 {
     (void)state;
@@ -85,7 +105,7 @@ static void window_layers_alone_make_one_group(void **state)
     c.head_dim = 64;
     c.sliding_window = 5;
     di_kv_layout layout;
-    di_kv_layout_init(&c, &layout);
+    di_kv_layout_init(&c, false, &layout);
     assert_int_equal(layout.n_groups, 1);
     assert_int_equal(layout.n_compressors, 0);
     assert_int_equal(layout.groups[0].block_bytes, 3 * (64 + 2) * DI_KV_BLOCK_TOKENS);
@@ -97,7 +117,7 @@ static void blocks_for_a_sequence(void **state)
     (void)state;
     di_config *c = released();
     di_kv_layout layout;
-    di_kv_layout_init(c, &layout);
+    di_kv_layout_init(c, false, &layout);
     assert_int_equal(di_kv_blocks_for(&layout, c, 1, 1, 512), 1);
     assert_int_equal(di_kv_blocks_for(&layout, c, 1, 64, 512), 1);
     assert_int_equal(di_kv_blocks_for(&layout, c, 1, 65, 512), 2);
@@ -113,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(released_bytes),
         cmocka_unit_test(released_groups),
+        cmocka_unit_test(draft_windows),
         cmocka_unit_test(window_layers_alone_make_one_group),
         cmocka_unit_test(blocks_for_a_sequence),
     };

@@ -36,7 +36,7 @@ static void start(fixture *f, di_prefix_mode mode, int64_t seam_blocks, int64_t 
     c.compress_ratios[2] = 1;
     c.is_kv_source[1] = c.is_kv_source[2] = true;
     const int64_t blocks[DI_MAX_KV_GROUPS] = {n_windows, n_blocks, n_blocks};
-    require(di_kv_cache_init_dry(&c, blocks, &f->kv));
+    require(di_kv_cache_init_dry(&c, false, blocks, &f->kv));
     require(di_prefix_cache_init(&f->kv, mode, seam_blocks, &f->cache));
 }
 
