@@ -115,7 +115,7 @@ double di_cost_curve_at(const di_cost_curve *curve, int32_t count)
     const int32_t i = point_at(curve, count);
     if (i == curve->n)
         return beyond(curve, count);
-    if (i == 0 || curve->count[i] == count || count <= curve->step_until)
+    if (i == 0 || curve->count[i] == count || curve->count[i] <= curve->step_until)
         return curve->time[i];
     const double part =
         (double)(count - curve->count[i - 1]) / (double)(curve->count[i] - curve->count[i - 1]);
@@ -128,14 +128,13 @@ void di_cost_curve_observe(di_cost_curve *curve, int32_t count, double time)
     if (!is_time(time) || !is_time(expected))
         return;
     const double ratio = fmin(fmax(time / expected, 0.25), 4.0);
-    const double step = 1.0 + (ratio - 1.0) / 16.0;
+    const double level = 1.0 + (ratio - 1.0) / 16.0, shape = 1.0 + (ratio - 1.0) / 48.0;
     const int32_t above = point_at(curve, count);
+    const bool is_point = above < curve->n && (curve->count[above] == count ||
+                                               curve->count[above] <= curve->step_until);
     for (int32_t i = 0; i < curve->n; i++) {
-        /* The points whose times the one at this count is made of. */
-        const bool is_below =
-            above == curve->n || (curve->count[above] != count && count > curve->step_until);
-        const bool is_beside = i == above || (i == above - 1 && is_below);
-        curve->measured[i] *= is_beside ? step * step : step;
+        const bool is_beside = i == above || (i == above - 1 && !is_point);
+        curve->measured[i] *= is_beside ? level * shape : level;
     }
     make_monotone(curve);
 }

@@ -13,8 +13,9 @@ enum { DI_COST_POINTS = 64, DI_COST_RUNS = 64 };
  * two points alone may lie flat by chance, and more rows are never free). Without points: 0. */
 typedef struct di_cost_curve {
     int32_t n;
-    int32_t step_until; /* up to this count the time is that of the next point at or above: passes
-                           are padded to the points (captured graphs). 0: nowhere */
+    int32_t
+        step_until; /* up to the last point not above it, the time is that of the next point at
+                       or above: passes are padded to the points (captured graphs). 0: nowhere */
     int32_t count[DI_COST_POINTS];   /* ascending */
     double measured[DI_COST_POINTS]; /* median of the runs */
     double time[DI_COST_POINTS];     /* what is used: never falling */
@@ -43,7 +44,7 @@ DI_WARN_UNUSED di_status di_cost_curve_add(di_cost_curve *curve, int32_t count, 
 double di_cost_curve_at(const di_cost_curve *curve, int32_t count);
 
 /* A pass with this count took `time`: the whole curve follows by 1/16 of the deviation (contexts
- * that grow, a machine that is busy), the points beside the count by another 1/16 (a wrong shape).
+ * that grow, a machine that is busy), the points beside the count by another 1/48 (a wrong shape).
  * A time that is not finite or not above 0 is ignored; a deviation counts as fourfold at most. */
 void di_cost_curve_observe(di_cost_curve *curve, int32_t count, double time);
 
