@@ -10,12 +10,18 @@ di_status di_step_runner_init(di_runner *runner, di_step_runner *out)
     di_step_runner r = {.runner = runner};
     DI_TRY(di_sampler_workspace_init(&r.workspace, (int32_t)runner->model->config.vocab_size,
                                      runner->plan.kernels));
+    const di_status status = di_mask_ahead_create(&r.masks);
+    if (status != DI_OK) {
+        di_sampler_workspace_free(&r.workspace);
+        return status;
+    }
     *out = r;
     return DI_OK;
 }
 
 void di_step_runner_free(di_step_runner *r)
 {
+    di_mask_ahead_destroy(r->masks);
     di_sampler_workspace_free(&r->workspace);
 }
 
@@ -42,6 +48,20 @@ static void apply_fork(const di_step_runner *r, const di_step_fork *fork)
     for (int g = 0; g < layout->n_groups; g++)
         memcpy(to->tables[g], from->tables[g], (size_t)n_blocks * sizeof *to->tables[g]);
     to->window_floor = from->window_floor;
+}
+
+/* Masks of the tokens that this pass will sample: what they depend on is known by now, and where
+ * drafts are verified, so is what they will depend on if the drafts are right. */
+static void start_masks(const di_step_runner *r, const di_step *step)
+{
+    for (int32_t i = 0; i < step->n_jobs; i++) {
+        const di_step_job *job = &step->jobs[i];
+        di_slot *slot = job->slot.slot;
+        const int32_t *inputs = step->made.token_ids + step->seqs[job->from].first_row;
+        if (!job->scored_tokens && slot->generation == job->slot.generation)
+            di_mask_ahead_add(r->masks, &slot->sampler.constraint, inputs + 1, job->n_verified);
+    }
+    di_mask_ahead_start(r->masks);
 }
 
 /* ------------------------------------------------------------------------------- jobs */
@@ -132,7 +152,10 @@ static di_status run_pass(di_step_runner *r, di_step *step)
         di_kv_cache_copy_block(&r->runner->kv, &step->copies[i]);
     DI_TRY(di_step_lay_out(r->runner, step));
     float *logits;
-    DI_TRY(di_runner_execute(r->runner, &step->made.batch, NULL, &logits));
+    start_masks(r, step);
+    const di_status status = di_runner_execute(r->runner, &step->made.batch, NULL, &logits);
+    di_mask_ahead_join(r->masks);
+    DI_TRY(status);
     step->forward_ns = di_clock_ns() - step->started_ns;
     for (int32_t i = 0; i < step->n_forks; i++)
         apply_fork(r, &step->forks[i]);

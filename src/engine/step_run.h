@@ -3,10 +3,12 @@
 #define DI_ENGINE_STEP_RUN_H
 
 #include "engine/step.h"
+#include "sample/mask_ahead.h"
 
 typedef struct di_step_runner {
     di_runner *runner;
     di_sampler_workspace workspace;
+    di_mask_ahead *masks;
 } di_step_runner;
 
 DI_WARN_UNUSED di_status di_step_runner_init(di_runner *runner, di_step_runner *out);

@@ -11,12 +11,14 @@ di_status di_constraint_init(di_constraint *constraint, const di_constraint_setu
     if (setup->acceptor != NULL) {
         const di_vocab *vocab = di_acceptor_vocab(setup->acceptor);
         fresh.n_ids = vocab->n_ids;
-        fresh.bits = malloc(((size_t)vocab->n_words + 1) * sizeof *fresh.bits);
-        if (fresh.bits == NULL)
-            return di_fail_memory(vocab->n_words * sizeof *fresh.bits, "a token mask");
+        const size_t bytes = sizeof *fresh.mask + vocab->n_words * sizeof *fresh.mask->bits;
+        fresh.mask = malloc(bytes);
+        if (fresh.mask == NULL)
+            return di_fail_memory(bytes, "a token mask");
+        fresh.mask->is_known = false;
         const di_status status = di_matcher_create(setup->acceptor, &fresh.matcher);
         if (status != DI_OK) {
-            free(fresh.bits);
+            free(fresh.mask);
             return status;
         }
     }
@@ -27,7 +29,7 @@ di_status di_constraint_init(di_constraint *constraint, const di_constraint_setu
 void di_constraint_free(di_constraint *constraint)
 {
     di_matcher_destroy(constraint->matcher);
-    free(constraint->bits);
+    free(constraint->mask);
     *constraint = (di_constraint){0};
 }
 
@@ -49,18 +51,29 @@ static void apply_word(uint64_t word, float *scores, int32_t n)
             scores[i] = -INFINITY;
 }
 
-di_status di_constraint_apply(const di_constraint *c, float *scores, int32_t vocab_size,
-                              bool *must_end)
+static di_status find_mask(const di_constraint *c)
 {
-    DI_TRY(di_matcher_mask(c->matcher, c->bits));
-    *must_end = di_matcher_must_end(c->matcher);
+    di_constraint_mask *mask = c->mask;
+    if (mask->is_known)
+        return DI_OK;
+    DI_TRY(di_matcher_mask(c->matcher, mask->bits));
+    mask->must_end = di_matcher_must_end(c->matcher);
     const bool may_end = di_matcher_may_end(c->matcher);
     for (size_t i = 0; may_end && i < c->n_eos_ids; i++)
         if ((uint32_t)c->eos_ids[i] < c->n_ids)
-            c->bits[c->eos_ids[i] / 64] |= (uint64_t)1 << (c->eos_ids[i] % 64);
+            mask->bits[c->eos_ids[i] / 64] |= (uint64_t)1 << (c->eos_ids[i] % 64);
+    mask->is_known = true;
+    return DI_OK;
+}
+
+di_status di_constraint_apply(const di_constraint *c, float *scores, int32_t vocab_size,
+                              bool *must_end)
+{
+    DI_TRY(find_mask(c));
+    *must_end = c->mask->must_end;
     for (int32_t first = 0; first < vocab_size; first += 64) {
         const int32_t n = vocab_size - first < 64 ? vocab_size - first : 64;
-        const uint64_t word = (uint32_t)first < c->n_ids ? c->bits[first / 64] : 0;
+        const uint64_t word = (uint32_t)first < c->n_ids ? c->mask->bits[first / 64] : 0;
         apply_word(word, scores + first, n);
     }
     return DI_OK;
@@ -77,6 +90,25 @@ void di_constraint_rewind(di_constraint *c, const di_constraint_mark *mark)
     if (c->matcher)
         di_matcher_rollback(c->matcher, di_matcher_n_accepted(c->matcher) - mark->n_accepted);
     c->begins_after = mark->begins_after;
+    if (c->mask)
+        c->mask->is_known = false;
+}
+
+/* The masks behind the next one stay with the acceptor. */
+void di_constraint_prepare(di_constraint *c, const int32_t *next, int32_t n_next)
+{
+    const di_constraint_mark mark = di_constraint_mark_of(c);
+    for (int32_t i = 0; i < n_next; i++)
+        if ((di_constraint_is_on(c) && (find_mask(c) != DI_OK || is_eos(c, next[i]))) ||
+            di_constraint_append(c, next[i]) != DI_OK)
+            break;
+    if (di_constraint_is_on(c))
+        (void)find_mask(c);
+    if (n_next == 0)
+        return;
+    di_constraint_rewind(c, &mark);
+    if (di_constraint_is_on(c))
+        (void)find_mask(c);
 }
 
 di_status di_constraint_forced(const di_constraint *c, size_t max_bytes, di_buf *out,
@@ -100,6 +132,7 @@ di_status di_constraint_append(di_constraint *c, int32_t token_id)
     bool accepted = true;
     if (c->matcher == NULL)
         return DI_OK;
+    c->mask->is_known = false;
     if (c->begins_after >= 0) {
         if (token_id == c->begins_after)
             c->begins_after = -1;

@@ -1,5 +1,6 @@
 /* A sequence's constraint while it is sampled: which tokens may come next. Lives where the
- * sampler's state lives, with the device. */
+ * sampler's state lives, with the device. One thread at a time; what it shares with other sequences
+ * (acceptor, vocabulary) has locks. */
 #ifndef DI_SAMPLE_CONSTRAINT_H
 #define DI_SAMPLE_CONSTRAINT_H
 
@@ -12,12 +13,19 @@ typedef struct di_constraint_setup {
     size_t n_eos_ids;
 } di_constraint_setup;
 
+/* The tokens that can come next, the ends among them. */
+typedef struct di_constraint_mask {
+    bool is_known; /* of the token that comes next; else of one before */
+    bool must_end; /* only the end can follow */
+    uint64_t bits[];
+} di_constraint_mask;
+
 typedef struct di_constraint {
     di_matcher *matcher;  /* NULL: free text */
     int32_t begins_after; /* -1: it has begun */
     const int32_t *eos_ids;
     size_t n_eos_ids;
-    uint64_t *bits; /* the mask */
+    di_constraint_mask *mask;
     uint32_t n_ids;
 } di_constraint;
 
@@ -31,6 +39,10 @@ static inline bool di_constraint_is_on(const di_constraint *constraint)
     return constraint->matcher != NULL && constraint->begins_after < 0;
 }
 
+/* Finds the mask of the next token now, if it is constrained: all that it depends on is known as
+ * soon as the last token is appended. Also those behind it, should next[n_next] be the tokens that
+ * come next. Costs time only: what fails here fails again, and says why, when it is applied. */
+void di_constraint_prepare(di_constraint *constraint, const int32_t *next, int32_t n_next);
 /* Puts -inf in the place of every token that cannot come next. *must_end: only the end can. */
 DI_WARN_UNUSED di_status di_constraint_apply(const di_constraint *constraint, float *scores,
                                              int32_t vocab_size, bool *must_end);
