@@ -19,8 +19,8 @@ di_status di_draft_begin_taps(di_pass *pass, int layer)
     const di_config *c = pass->network->config;
     if (target_of(c, layer) != 0)
         return DI_OK;
-    return DI_PASS_NEW(pass, c->n_dspark_targets * pass->batch->n_rows * c->hidden_size,
-                       &pass->taps);
+    pass->taps_stride = pass->batch->n_rows * c->hidden_size;
+    return DI_PASS_NEW(pass, c->n_dspark_targets * pass->taps_stride, &pass->taps);
 }
 
 /* The mean is a collapse with equal weights: the same bits as a sum that is divided where hc is a
@@ -36,7 +36,7 @@ di_status di_draft_keep_tap(di_pass *pass, int layer)
     DI_TRY(DI_PASS_NEW(pass, n * c->hc_mult, &weights));
     for (int64_t i = 0; i < n * c->hc_mult; i++)
         weights[i] = 1.0f / (float)c->hc_mult;
-    di_collapse(pass, weights, pass->taps + target * n * c->hidden_size);
+    di_collapse(pass, weights, pass->taps + target * pass->taps_stride);
     return DI_OK;
 }
 
@@ -49,7 +49,7 @@ static di_status join_taps(di_pass *pass, di_rows *out)
     di_bf16 *y;
     DI_TRY(DI_PASS_NEW(pass, n * width, &y));
     for (int t = 0; t < c->n_dspark_targets; t++) {
-        const di_quantize_args args = {.x = pass->taps + t * n * dim,
+        const di_quantize_args args = {.x = pass->taps + t * pass->taps_stride,
                                        .y = y + t * dim,
                                        .dim = dim,
                                        .x_stride = dim,
@@ -67,6 +67,8 @@ di_status di_draft_write_context(di_pass *pass)
     const int64_t n = pass->batch->n_rows;
     di_rows taps, xq;
     di_bf16 *x;
+    if (n == 0)
+        return DI_OK;
     DI_TRY(join_taps(pass, &taps));
     DI_TRY(DI_PASS_NEW(pass, n * c->hidden_size, &x));
     di_linear_f8(pass, &w->main_proj, taps, x);

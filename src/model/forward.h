@@ -65,8 +65,9 @@ struct di_pass {
     uint8_t *candidates;         /* [n_rows, candidate_stride], or NULL before its source */
     int64_t candidate_stride;
     int64_t *engram_rows[DI_MAX_ENGRAM_LAYERS]; /* [n_rows, columns]: of each Engram layer */
-    di_bf16 *taps;        /* [n_dspark_targets, n_rows, hidden]: attention inputs of the target
-                             layers, meaned over the streams; NULL before the first of them */
+    di_bf16 *taps;       /* of each target layer [n_rows, hidden]: attention inputs, meaned over the
+                            streams; NULL before the first of them */
+    int64_t taps_stride; /* elements from a target layer's to the next one's */
     di_draft_state draft; /* of a draft's pass */
     void *worker_scratch; /* [n_threads]: for one kernel at a time */
     int64_t worker_scratch_bytes;

@@ -45,6 +45,30 @@ static int64_t taken(const di_memplan *plan)
            plan->weight_cache_bytes;
 }
 
+/* Windows of the draft blocks in every window block, their weights read by every pass and copied,
+ * memory for a step's drafts. */
+static void with_a_drafter(void **state)
+{
+    (void)state;
+    di_effective_options o = options_of(&(di_options){.weights = "copy"});
+    di_memplan without, with;
+    assert_int_equal(di_memplan_compute_in(&config, &o, &machine, &without), DI_OK);
+    o.wants_drafter = true;
+    assert_true(di_has_drafter(&config, &o));
+    assert_int_equal(di_memplan_compute_in(&config, &o, &machine, &with), DI_OK);
+    assert_int_equal(with.kv_bytes[0] / with.kv_blocks[0] * config.n_layers,
+                     without.kv_bytes[0] / without.kv_blocks[0] *
+                         (config.n_layers + config.n_draft_blocks));
+    const int64_t linears = config.n_dspark_targets * config.hidden_size * config.hidden_size +
+                            2 * config.vocab_size * config.dspark_markov_rank;
+    assert_true(with.resident_bytes > without.resident_bytes + linears);
+    assert_true(with.copied_bytes > without.copied_bytes + linears);
+    assert_true(with.scratch_bytes > without.scratch_bytes);
+    di_config none = config;
+    none.n_draft_blocks = 0;
+    assert_false(di_has_drafter(&none, &o));
+}
+
 static void budgets(void **state)
 {
     (void)state;
@@ -154,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(budgets),
+        cmocka_unit_test(with_a_drafter),
         cmocka_unit_test(the_default_in_a_control_group),
         cmocka_unit_test(more_than_the_limit),
         cmocka_unit_test(pools_follow_the_fraction),
