@@ -10,13 +10,15 @@
 
 #include "sample/noise.h"
 
-/* What a row of logits means after all the sampler's steps: the probability of id[i] is weight[i] /
- * sum, that of every other token 0. Borrowed. */
+/* What a row of logits means after all the sampler's steps: the probability of a token is its
+ * weight / sum, up to 2^40 / below 2^63. Borrowed. Either the tokens that filters left, or all. */
 typedef struct di_distribution {
-    int32_t n;              /* 1 at least */
-    const int32_t *id;      /* [n], ascending */
-    const uint64_t *weight; /* [n], up to 2^40 */
-    uint64_t sum;           /* of the weights: above 0, below 2^63 */
+    int32_t n;              /* tokens, 1 at least */
+    const int32_t *id;      /* [n], ascending; NULL: the ids 0 .. n - 1 */
+    const uint64_t *weight; /* [n], with ids */
+    const float *score;     /* [n], without ids: the weights are di_exp_weight(score), */
+    const uint64_t *sums;   /* [di_n_peaks(n)] and these the sums of their blocks of DI_PEAK_IDS */
+    uint64_t sum;           /* of all weights, above 0 */
 } di_distribution;
 
 enum { DI_DRAFT_IDS = 256 };
@@ -33,7 +35,8 @@ typedef struct di_draft {
 
 /* The token at key->position (key->purpose is not read): the draft's own if it is accepted, another
  * one if not. A token that the target excludes (a grammar, a ban) is a draft like others, with p_t
- * 0: to drop it unverified and sample from p_t would give other probabilities. */
+ * 0: to drop it unverified and sample from p_t would give other probabilities. The two forms of one
+ * target give one token. */
 int32_t di_verify_reject(const di_noise_key *key, const di_distribution *target,
                          const di_draft *draft);
 

@@ -368,23 +368,30 @@ di_status di_sample(di_sampler_workspace *workspace, const di_sampler_state *sta
     return DI_OK;
 }
 
-/* All that the sampler's steps leave of a row, weighed, in the selection. */
-static uint64_t weigh_row(di_sampler_workspace *workspace, const di_sampling_params *p,
-                          const float *row)
+/* All that the sampler's steps leave of a row; without filters, where it is all, it is not listed.
+ */
+static di_distribution weigh_row(di_sampler_workspace *workspace, const di_sampling_params *p,
+                                 const float *row)
 {
     const int32_t n = workspace->vocab_size;
+    float *const scores = workspace->scores;
     di_selection *const selection = &workspace->selection;
     if (p->temperature == 0.0) {
         selection->n = 1;
         selection->id[0] = di_peaks_argmax(row, n, workspace->peaks);
-        return selection->weight[0] = (uint64_t)1 << 40;
+        selection->weight[0] = (uint64_t)1 << 40;
+        return (di_distribution){
+            .n = 1, .id = selection->id, .weight = selection->weight, .sum = selection->weight[0]};
     }
-    scale(row, n, p->temperature, workspace->scores, workspace->peaks);
-    if (filters_are_on(p, n))
-        filter(p, workspace->scores, workspace->peaks, selection);
-    else /* nothing below has weight */
-        di_selection_fill(selection, workspace->scores, workspace->peaks, -28.0f);
-    return di_selection_weigh(selection, 0.0f);
+    scale(row, n, p->temperature, scores, workspace->peaks);
+    if (!filters_are_on(p, n)) {
+        const uint64_t sum = di_weights_sum(selection, scores, 0.0f);
+        return (di_distribution){.n = n, .score = scores, .sums = selection->sums, .sum = sum};
+    }
+    filter(p, scores, workspace->peaks, selection);
+    const uint64_t sum = di_selection_weigh(selection, 0.0f);
+    return (di_distribution){
+        .n = selection->n, .id = selection->id, .weight = selection->weight, .sum = sum};
 }
 
 di_status di_sample_draft(di_sampler_workspace *workspace, const di_sampler_state *state,
@@ -395,9 +402,14 @@ di_status di_sample_draft(di_sampler_workspace *workspace, const di_sampler_stat
     di_sampling_params p = *state->setup.params;
     if (p.top_k <= 0 || p.top_k > DI_DRAFT_IDS)
         p.top_k = DI_DRAFT_IDS;
-    out->sum = weigh_row(workspace, &p, row);
-    const di_selection *selection = &workspace->selection;
+    di_distribution drawn = weigh_row(workspace, &p, row);
+    di_selection *const selection = &workspace->selection;
+    if (!drawn.id) { /* a vocabulary of no more than DI_DRAFT_IDS */
+        di_selection_fill(selection, workspace->scores, workspace->peaks, -INFINITY);
+        drawn.sum = di_selection_weigh(selection, 0.0f);
+    }
     out->n = selection->n;
+    out->sum = drawn.sum;
     memcpy(out->id, selection->id, (size_t)out->n * sizeof *out->id);
     memcpy(out->weight, selection->weight, (size_t)out->n * sizeof *out->weight);
     di_noise_key key = noise_key(state, position);
@@ -415,14 +427,12 @@ di_status di_sample_verify(di_sampler_workspace *workspace, const di_sampler_sta
     const di_sampling_params *p = state->setup.params;
     const float *row;
     DI_TRY(take_row(workspace, state, logits, position, &row));
-    const uint64_t sum = weigh_row(workspace, p, row);
-    const di_selection *selection = &workspace->selection;
-    const di_distribution target = {selection->n, selection->id, selection->weight, sum};
+    const di_distribution target = weigh_row(workspace, p, row);
     const di_noise_key key = noise_key(state, position);
     di_sample_out result = {.token_id = di_verify_reject(&key, &target, draft)};
     if (p->n_logprobs >= 0 && p->processed_logprobs && p->temperature != 0.0 &&
         filters_are_on(p, workspace->vocab_size))
-        mask_scores(selection, workspace->scores);
+        mask_scores(&workspace->selection, workspace->scores);
     DI_TRY(finish(workspace, state, logits, row, &result));
     *out = result;
     return DI_OK;

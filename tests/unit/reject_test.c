@@ -180,7 +180,7 @@ static void disjoint_distributions(void **state)
     (void)state;
     static const int32_t ids[] = {1, 4};
     static const uint64_t weights[] = {3, 1};
-    const di_distribution target = {2, ids, weights, 4};
+    const di_distribution target = {.n = 2, .id = ids, .weight = weights, .sum = 4};
     di_draft draft = {.n = 2, .id = {0, 4}, .weight = {1, 1}, .sum = 2};
     uint64_t counts[5] = {0};
     static const double wanted[] = {0.0, 0.75, 0.0, 0.0, 0.25};
@@ -190,6 +190,42 @@ static void disjoint_distributions(void **state)
         counts[di_verify_reject(&key, &target, &draft)]++;
     }
     assert_true(fabs(chi_square_sigmas(counts, wanted, 5)) < 4.5);
+}
+
+/* A target that is listed and one that is not give the same token, for any draft. */
+static void both_forms_agree(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static float logits[N], drafter[N], scores[N];
+    static int32_t ids[N];
+    static uint64_t weights[N];
+    di_sampling_params params = DI_SAMPLING_PARAMS_INIT;
+    int n_rejected = 0;
+    for (int32_t round = 0; round < 400; round++) {
+        const int32_t n = round % 4 ? N - round : 1 + round / 4;
+        random_logits((uint32_t)round, n, 4.0f, 0.0f, logits);
+        similar_logits((uint32_t)round + 1000, n, 5.0f, logits, drafter);
+        bench *b = open_bench(n, &params, (uint64_t)round);
+        di_distribution target = {.n = n, .id = ids, .weight = weights};
+        float max = -INFINITY;
+        for (int32_t i = 0; i < n; i++)
+            max = fmaxf(max, logits[i]);
+        for (int32_t i = 0; i < n; i++) {
+            scores[i] = logits[i] - max;
+            ids[i] = i;
+            target.sum += weights[i] = di_exp_weight(scores[i]);
+        }
+        for (int32_t i = 0; i < 20; i++) {
+            const di_draft draft = draft_of(b, drafter, i);
+            const di_noise_key key = {.seed = (uint64_t)round, .position = (uint32_t)i};
+            const int32_t token_id = verify(b, logits, i, &draft);
+            assert_int_equal(token_id, di_verify_reject(&key, &target, &draft));
+            n_rejected += token_id != draft.token_id;
+        }
+        close_bench(b);
+    }
+    assert_in_range(n_rejected, 1000, 7000);
 }
 
 /* Noise of its own: equal seeds and positions say nothing about each other's choices, and a
@@ -375,6 +411,7 @@ int main(void)
         cmocka_unit_test(adjusted_targets),
         cmocka_unit_test(large_vocabularies),
         cmocka_unit_test(disjoint_distributions),
+        cmocka_unit_test(both_forms_agree),
         cmocka_unit_test(noise_is_independent),
         cmocka_unit_test(logprobs_are_those_of_sampling),
         cmocka_unit_test(penalties_count_tokens),
