@@ -8,6 +8,7 @@ void di_cost_table_init(di_cost_table *table)
     *table = (di_cost_table){0};
     di_cost_curve_init(&table->draft, 0);
     di_cost_curve_init(&table->verify, 0);
+    table->verify.is_default = true;
     table->verify.n = 1;
     table->verify.count[0] = 1;
     table->verify.measured[0] = table->verify.time[0] = 1.0;
@@ -80,6 +81,8 @@ di_status di_cost_curve_add(di_cost_curve *curve, int32_t count, const double *r
         if (!is_time(runs[i]))
             return di_fail(DI_ERR_ARGUMENT, "cost of %d: found a time of %g, wanted one above 0",
                            (int)count, runs[i]);
+    if (curve->is_default)
+        di_cost_curve_init(curve, curve->step_until);
     const int32_t at = point_at(curve, count);
     if (at == curve->n || curve->count[at] != count) {
         if (curve->n == DI_COST_POINTS)
@@ -94,6 +97,16 @@ di_status di_cost_curve_add(di_cost_curve *curve, int32_t count, const double *r
     curve->measured[at] = median(runs, n_runs);
     make_monotone(curve);
     return DI_OK;
+}
+
+bool di_cost_curve_knows(const di_cost_curve *curve, int32_t count)
+{
+    const int64_t wanted = count;
+    for (int32_t i = 0; i < curve->n && !curve->is_default; i++)
+        if (5 * (int64_t)curve->count[i] >= 4 * wanted &&
+            4 * (int64_t)curve->count[i] <= 5 * wanted)
+            return true;
+    return false;
 }
 
 static double beyond(const di_cost_curve *curve, int32_t count)
@@ -125,7 +138,7 @@ double di_cost_curve_at(const di_cost_curve *curve, int32_t count)
 void di_cost_curve_observe(di_cost_curve *curve, int32_t count, double time)
 {
     const double expected = di_cost_curve_at(curve, count);
-    if (!is_time(time) || !is_time(expected))
+    if (!is_time(time) || !is_time(expected) || curve->is_default)
         return;
     const double ratio = fmin(fmax(time / expected, 0.25), 4.0);
     const double level = 1.0 + (ratio - 1.0) / 16.0, shape = 1.0 + (ratio - 1.0) / 48.0;

@@ -19,12 +19,14 @@ typedef struct di_cost_curve {
     int32_t count[DI_COST_POINTS];   /* ascending */
     double measured[DI_COST_POINTS]; /* median of the runs */
     double time[DI_COST_POINTS];     /* what is used: never falling */
+    bool is_default;                 /* nothing was measured: the first point replaces all */
 } di_cost_curve;
 
 typedef struct di_cost_table {
     di_cost_curve draft;  /* by sequences that draft; 0 sequences cost nothing */
     di_cost_curve verify; /* by rows of the pass */
-    bool is_measured;     /* false: the defaults */
+    bool is_live;         /* set by the owner: points come from passes that run, so that the planner
+                             must see to it that there are some without drafts */
 } di_cost_table;
 
 /* Before anything was measured: drafting is free, and so is every row beyond the first. It says "as
@@ -40,12 +42,16 @@ void di_cost_curve_init(di_cost_curve *curve, int32_t step_until);
 DI_WARN_UNUSED di_status di_cost_curve_add(di_cost_curve *curve, int32_t count, const double *runs,
                                            int32_t n_runs);
 
+/* Whether there is a point within a quarter of the count. */
+bool di_cost_curve_knows(const di_cost_curve *curve, int32_t count);
+
 /* The time at a count; 0 for counts below 1. */
 double di_cost_curve_at(const di_cost_curve *curve, int32_t count);
 
 /* A pass with this count took `time`: the whole curve follows by 1/16 of the deviation (contexts
  * that grow, a machine that is busy), the points beside the count by another 1/48 (a wrong shape).
- * A time that is not finite or not above 0 is ignored; a deviation counts as fourfold at most. */
+ * A time that is not finite or not above 0 is ignored, and so are all without a point; a deviation
+ * counts as fourfold at most. */
 void di_cost_curve_observe(di_cost_curve *curve, int32_t count, double time);
 
 #endif

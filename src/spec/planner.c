@@ -117,7 +117,7 @@ static double rate_of(double tokens, const di_draft_load *load, const di_cost_ta
 }
 
 typedef struct budget_walk {
-    di_budget_choice best, last;
+    di_budget_choice none, best, last;
 } budget_walk;
 
 /* Takes the drafts in order. */
@@ -128,7 +128,7 @@ static budget_walk walk(di_draft_order *order, const di_draft_load *load,
     const int32_t most = n_drafts < load->max_budget ? n_drafts : load->max_budget;
     double tokens = load->n_seqs;
     const di_budget_choice none = {0, tokens, rate_of(tokens, load, costs, n_drafting, 0)};
-    budget_walk w = {none, none};
+    budget_walk w = {none, none, none};
     for (int32_t b = 1; b <= most; b++) {
         tokens += (double)survival_of(order->keys[b - 1]);
         w.last = (di_budget_choice){b, tokens, rate_of(tokens, load, costs, n_drafting, b)};
@@ -160,6 +160,9 @@ di_budget_choice di_plan_early_stop(di_draft_order *order, const di_draft_load *
 /* The guard in passes: how much a new gain counts, when it changes its mind, how it probes. A probe
  * of 8 passes verifies blocks in about 6 of them. */
 enum { PROBE_PASSES = 8, FIRST_PROBE_AFTER = 128, LAST_PROBE_AFTER = 1024 };
+/* Passes that verify nothing for the sake of live costs: after 1, 2, 4, ... plans until the cost is
+ * known, and then rarely. */
+enum { MEASURE_AFTER = 256 };
 static const double probe_costs = 1.25; /* a pass of a probe against one without drafts */
 static const double gain_follows = 1.0 / 8.0;
 static const float usual_follows = 1.0f / 8.0f, usual_follows_in_probe = 1.0f / 2.0f;
@@ -173,7 +176,11 @@ di_status di_planner_init(di_planner *planner, const di_planner_options *options
     const size_t bytes = (size_t)options->max_seqs * sizeof *planner->seqs;
     assert(options->n_slots >= 1 && options->n_slots <= DI_MAX_DRAFTS);
     di_planner fresh = {
-        .options = *options, .is_drafting = true, .probe_interval = FIRST_PROBE_AFTER};
+        .options = *options,
+        .is_drafting = true,
+        .probe_interval = FIRST_PROBE_AFTER,
+        .measure_interval = 1,
+    };
     DI_TRY(di_draft_order_init(&fresh.order, options->max_seqs));
     fresh.seqs = malloc(bytes);
     if (!fresh.seqs) {
@@ -283,6 +290,25 @@ static int32_t probed_budget(const di_planner *planner, const di_draft_load *loa
     return budget;
 }
 
+/* Whether this pass verifies nothing, so that the owner learns what that costs. */
+static bool measures(di_planner *planner, const di_draft_load *load, const di_cost_table *costs)
+{
+    if (!costs->is_live || planner->options.is_fixed)
+        return false;
+    const bool is_known = di_cost_curve_knows(&costs->verify, load->n_base);
+    if (is_known != planner->was_known) {
+        planner->was_known = is_known;
+        planner->measure_interval = is_known ? MEASURE_AFTER : 1;
+        planner->measures_at = planner->n_plans + (is_known ? MEASURE_AFTER : 0);
+    }
+    if (planner->n_plans < planner->measures_at)
+        return false;
+    if (planner->measure_interval < MEASURE_AFTER)
+        planner->measure_interval *= 2;
+    planner->measures_at = planner->n_plans + planner->measure_interval;
+    return true;
+}
+
 static di_budget_choice spend(di_planner *planner, const di_draft_load *load,
                               const di_cost_table *costs, int32_t n_drafting)
 {
@@ -290,6 +316,8 @@ static di_budget_choice spend(di_planner *planner, const di_draft_load *load,
     di_budget_choice choice = w.best;
     if (planner->options.is_fixed || choice.rate * (1.0 - profile_noise) <= w.last.rate)
         choice = w.last;
+    if (measures(planner, load, costs))
+        return w.none;
     if (planner->n_probe > 0)
         choice.budget = probed_budget(planner, load, costs, choice.budget, w.last.budget);
     return choice;
@@ -303,12 +331,13 @@ di_draft_plan di_planner_plan(di_planner *planner, const di_draft_load *load,
     if (load->n_seqs == 0)
         return (di_draft_plan){.is_drafting = planner->is_drafting, .gain = planner->gain};
     learn_usual(planner, load);
-    const double gain = weigh_drafting(planner, load, costs);
-    planner->gain += (planner->has_gain ? gain_follows : 1.0) * (gain - planner->gain);
-    planner->has_gain = true;
-    if (options->is_guarded && !options->is_fixed)
-        guard(planner);
-
+    if (!costs->is_live || di_cost_curve_knows(&costs->verify, load->n_base)) {
+        const double gain = weigh_drafting(planner, load, costs);
+        planner->gain += (planner->has_gain ? gain_follows : 1.0) * (gain - planner->gain);
+        planner->has_gain = true;
+        if (options->is_guarded && !options->is_fixed)
+            guard(planner);
+    }
     const int32_t n_drafting = planner->is_drafting ? load->n_seqs : 0;
     planner->n_plain += !planner->is_drafting;
     return (di_draft_plan){.choice = spend(planner, load, costs, n_drafting),

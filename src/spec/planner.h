@@ -18,7 +18,9 @@
  * The guard: a pass that neither drafts nor verifies drafts gives n tokens for verify(n_base). When
  * that is the better deal for a while (hysteresis), drafting stops; survivals of the past tell
  * whether another load would make it pay again, and every now and then a few passes draft again in
- * case they have changed.
+ * case they have changed. With costs that are learned from passes (di_cost_table.is_live) a pass
+ * now and then verifies nothing, often until the time at its size is known, and the guard waits for
+ * it.
  *
  * Nothing allocates after init; deterministic; owned by one thread. Sources: DSpark's paper,
  * Algorithm 1 and section 5.2. */
@@ -104,6 +106,9 @@ typedef struct di_planner {
     int32_t n_probe;  /* passes that the running probe has left; 0: no probe runs */
     int32_t n_until_probe, probe_interval;
     uint64_t n_plans, n_plain, n_probes; /* so far; plain: passes that do not draft */
+    /* With live costs: passes that verify nothing, so that their time is known. */
+    uint64_t measures_at, measure_interval; /* in plans */
+    bool was_known;
 } di_planner;
 
 typedef struct di_draft_plan {

@@ -149,6 +149,28 @@ static void bad_points(void **state)
     assert_int_equal(di_cost_curve_add(&curve, 7, runs, 1), DI_OK);
 }
 
+/* The default is all that is known until something is, and then nothing of it stays. */
+static void the_default(void **state)
+{
+    (void)state;
+    di_cost_table table;
+    di_cost_table_init(&table);
+    assert_false(di_cost_curve_knows(&table.verify, 1));
+    assert_true(di_cost_curve_at(&table.verify, 1) == 1.0);
+    assert_true(di_cost_curve_at(&table.verify, 900) == 1.0);
+    assert_true(di_cost_curve_at(&table.draft, 9) == 0.0);
+    di_cost_curve_observe(&table.verify, 3, 1e6);
+    assert_true(di_cost_curve_at(&table.verify, 3) == 1.0);
+    add(&table.verify, 20, 1e6);
+    assert_true(di_cost_curve_at(&table.verify, 1) == 1e6);
+    assert_int_equal(table.verify.n, 1);
+    static const int32_t known[] = {16, 20, 25}, unknown[] = {1, 15, 26, 900};
+    for (int i = 0; i < 3; i++)
+        assert_true(di_cost_curve_knows(&table.verify, known[i]));
+    for (int i = 0; i < 4; i++)
+        assert_false(di_cost_curve_knows(&table.verify, unknown[i]));
+}
+
 int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
@@ -156,7 +178,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(medians_and_lines), cmocka_unit_test(falls_are_pooled),
         cmocka_unit_test(the_slope_beyond),  cmocka_unit_test(steps_of_captured_graphs),
         cmocka_unit_test(never_falls),       cmocka_unit_test(follows_what_passes_take),
-        cmocka_unit_test(bad_points),
+        cmocka_unit_test(bad_points),        cmocka_unit_test(the_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

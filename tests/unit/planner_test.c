@@ -331,6 +331,9 @@ typedef struct world {
     float survivals[SLOTS];
     int32_t n_drafting; /* passes in a row that drafted, up to 3 */
     double tokens, time;
+    const di_cost_table *truth;     /* NULL: costs */
+    double verify_time, draft_time; /* of the last pass; its rows: */
+    int32_t n_rows;
 } world;
 
 static di_draft_plan step(world *w)
@@ -352,8 +355,13 @@ static di_draft_plan step(world *w)
     for (int32_t r = 0; r < w->n_seqs; r++)
         for (int32_t j = 0; j < lengths[r]; j++)
             w->tokens += (double)w->survivals[j];
-    w->time += di_cost_curve_at(&w->costs.verify, w->n_seqs + plan.choice.budget) +
-               (plan.is_drafting ? di_cost_curve_at(&w->costs.draft, w->n_seqs) : 0.0);
+    const di_cost_table *truth = w->truth ? w->truth : &w->costs;
+    w->n_rows = w->n_seqs;
+    for (int32_t r = 0; r < w->n_seqs; r++)
+        w->n_rows += lengths[r];
+    w->verify_time = di_cost_curve_at(&truth->verify, w->n_rows);
+    w->draft_time = plan.is_drafting ? di_cost_curve_at(&truth->draft, w->n_seqs) : 0.0;
+    w->time += w->verify_time + w->draft_time;
     w->n_drafting = !plan.is_drafting ? 0 : w->n_drafting < 3 ? w->n_drafting + 1 : 3;
     return plan;
 }
@@ -406,6 +414,81 @@ static void never_slower_than_none(void **state)
                      slopes[c % 5], drafts[c / 5 % 3], (double)confidence, w.n_seqs, rate / best);
         di_planner_free(&w.planner);
     }
+}
+
+/* The median of three passes of a size is a point, later ones correct the curve; times scatter by
+ * 10%. */
+static void learn(di_rng *rng, di_cost_curve *curve, double runs[][4], int32_t count, double time)
+{
+    double *const run = runs[count];
+    time *= 0.95 + 0.1 * di_rng_uniform(rng);
+    if (run[3] >= 3.0) {
+        di_cost_curve_observe(curve, count, time);
+        return;
+    }
+    run[(int)run[3]] = time;
+    run[3] += 1.0;
+    if (run[3] >= 3.0)
+        assert_int_equal(di_cost_curve_add(curve, count, run, 3), DI_OK);
+}
+
+/* Without a profile at the start: costs are learned while passes run, plain ones included, and the
+ * rate comes close to the better choice all the same. */
+static void live_costs(void **state)
+{
+    (void)state;
+    static const double slopes[] = {0.0, 0.1, 0.9}, drafts[] = {0.02, 0.4};
+    static const float confidences[] = {0.1f, 0.5f, 0.9f};
+    static const int32_t sizes[] = {1, 8};
+    di_rng rng = di_rng_named("planner/live");
+    for (int c = 0; c < 3 * 2 * 3 * 2; c++) {
+        static double verify_runs[64][4], draft_runs[64][4];
+        memset(verify_runs, 0, sizeof verify_runs);
+        memset(draft_runs, 0, sizeof draft_runs);
+        const di_cost_table truth = linear_costs(slopes[c % 3], drafts[c / 3 % 2]);
+        const float confidence = confidences[c / 6 % 3];
+        const float all[SLOTS] = {confidence, confidence, confidence, confidence, confidence};
+        world w = {.planner = open_planner(false, true), .n_seqs = sizes[c / 18], .truth = &truth};
+        survivals_of(all, SLOTS, w.survivals);
+        di_cost_table_init(&w.costs);
+        w.costs.is_live = true;
+        for (int i = 0; i < 3000; i++) {
+            (void)step(&w);
+            learn(&rng, &w.costs.verify, verify_runs, w.n_rows, 1e6 * w.verify_time);
+            if (w.draft_time > 0.0)
+                learn(&rng, &w.costs.draft, draft_runs, w.n_seqs, 1e6 * w.draft_time);
+        }
+        di_draft_seq seqs[MOST_SEQS];
+        for (int32_t r = 0; r < w.n_seqs; r++)
+            seqs[r] = (di_draft_seq){w.survivals, SLOTS, SLOTS};
+        const di_draft_load load = {seqs, w.n_seqs, w.n_seqs, 1000};
+        const double plain = w.n_seqs / di_cost_curve_at(&truth.verify, w.n_seqs);
+        const double best =
+            fmax(plain, di_plan_budget(&w.planner.order, &load, &truth, w.n_seqs).rate);
+        const double rate = w.tokens / w.time;
+        if (!(rate >= 0.96 * best))
+            fail_msg("slope %g, draft %g, confidence %g, %d sequences: found %.3f of the best",
+                     slopes[c % 3], drafts[c / 3 % 2], (double)confidence, w.n_seqs, rate / best);
+        di_planner_free(&w.planner);
+    }
+}
+
+/* Where no pass teaches what one without drafts costs, few are spent on it. */
+static void measuring_gives_up(void **state)
+{
+    (void)state;
+    const di_cost_table truth = linear_costs(0.0, 0.1);
+    world w = {.planner = open_planner(false, true),
+               .n_seqs = 1,
+               .survivals = {0.9f, 0.8f, 0.7f, 0.6f, 0.5f},
+               .truth = &truth};
+    int n_plain = 0;
+    di_cost_table_init(&w.costs);
+    w.costs.is_live = true;
+    for (int i = 0; i < 4096; i++)
+        n_plain += step(&w).choice.budget == 0;
+    assert_in_range(n_plain, 8, 30);
+    di_planner_free(&w.planner);
 }
 
 /* Drafts that were bad at the start and became good are found by a probe; a load at which drafting
@@ -521,12 +604,20 @@ int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_vectors),           cmocka_unit_test(budgets_against_brute_force),
-        cmocka_unit_test(assignments_are_the_top), cmocka_unit_test(early_stop_is_a_prefix_search),
-        cmocka_unit_test(single_stream),           cmocka_unit_test(caps),
-        cmocka_unit_test(senseless_survivals),     cmocka_unit_test(never_slower_than_none),
-        cmocka_unit_test(the_guard_recovers),      cmocka_unit_test(the_guard_has_hysteresis),
-        cmocka_unit_test(fixed_lengths),           cmocka_unit_test(the_beginning),
+        cmocka_unit_test(known_vectors),
+        cmocka_unit_test(budgets_against_brute_force),
+        cmocka_unit_test(assignments_are_the_top),
+        cmocka_unit_test(early_stop_is_a_prefix_search),
+        cmocka_unit_test(single_stream),
+        cmocka_unit_test(caps),
+        cmocka_unit_test(senseless_survivals),
+        cmocka_unit_test(never_slower_than_none),
+        cmocka_unit_test(live_costs),
+        cmocka_unit_test(measuring_gives_up),
+        cmocka_unit_test(the_guard_recovers),
+        cmocka_unit_test(the_guard_has_hysteresis),
+        cmocka_unit_test(fixed_lengths),
+        cmocka_unit_test(the_beginning),
         cmocka_unit_test(same_loads_same_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
