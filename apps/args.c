@@ -279,6 +279,8 @@ enum {
     KEY_WEIGHT_CACHE,
     KEY_PREFIX_CACHE,
     KEY_PREFIX_INTERVAL,
+    KEY_TRUNCATION,
+    KEY_KEEP,
     KEY_ASYNC,
     KEY_INVARIANT,
     KEY_ISA,
@@ -315,6 +317,10 @@ static const struct argp_option engine_options[] = {
      "reuse of prompt beginnings: exact (default), replay or off"},
     {"prefix-interval", KEY_PREFIX_INTERVAL, "N", 0,
      "tokens between places where an exact prefix hit can end; default 1024"},
+    {"prefill-truncation", KEY_TRUNCATION, "MODE", 0,
+     "layers from the last KV source on compute only the last tokens of a prompt: compact "
+     "(approximate), exact, or off (default)"},
+    {"prefill-keep", KEY_KEEP, "N", 0, "how many tokens those are; default 140"},
     {"async-scheduling", KEY_ASYNC, "on|off", 0,
      "schedule a step while the last one runs; default on"},
     {"batch-invariant", KEY_INVARIANT, "on|off", 0,
@@ -349,6 +355,8 @@ static const char **word_field(int key, di_options *options)
         return &options->weights;
     case KEY_PREFIX_CACHE:
         return &options->prefix_cache;
+    case KEY_TRUNCATION:
+        return &options->prefill_truncation;
     case KEY_ASYNC:
         return &options->async_scheduling;
     case KEY_INVARIANT:
@@ -410,6 +418,8 @@ static error_t parse_engine(int key, char *arg, struct argp_state *state)
         return set_fraction(state, "--kv-cache-fraction", arg, &args->options.kv_cache_fraction);
     case KEY_PREFIX_INTERVAL:
         return set_count(state, "--prefix-interval", arg, 1 << 24, &args->options.prefix_interval);
+    case KEY_KEEP:
+        return set_count(state, "--prefill-keep", arg, INT32_MAX, &args->options.prefill_keep);
     case KEY_WEIGHT_CACHE:
         return di_args_i64(state, "--weight-cache", arg, 1, INT64_MAX / 4,
                            &args->options.weight_cache);

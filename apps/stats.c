@@ -19,6 +19,10 @@ static void print_passes(const di_engine_stats *s)
                 (unsigned long long)s->prompt_tokens, (unsigned long long)s->cached_prompt_tokens,
                 (unsigned long long)s->generated_tokens, seconds(s->busy_ns), seconds(s->idle_ns),
                 seconds(s->schedule_ns));
+    di_app_note("layers: %llu tokens through a layer, %.1f layers a token",
+                (unsigned long long)s->computed_layer_rows,
+                s->computed_tokens > 0 ? (double)s->computed_layer_rows / (double)s->computed_tokens
+                                       : 0.0);
     di_app_note("KV blocks: %llu used, %llu cached, %llu free; %llu preemptions",
                 (unsigned long long)s->kv_blocks_used, (unsigned long long)s->kv_blocks_cached,
                 (unsigned long long)s->kv_blocks_free, (unsigned long long)s->n_preemptions);

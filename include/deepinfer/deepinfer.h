@@ -95,6 +95,14 @@ typedef struct di_options {
     int prefix_interval; /* tokens between places where an exact hit can end, beside the ends of
                             prompts and outputs and where prompts part; default 1024. Each keeps
                             sliding_window tokens of all layers in the KV cache while it has room */
+    const char *prefill_truncation; /* "off" (default): every layer computes every token of a
+                                       prompt; "compact": the layers from the last KV source on only
+                                       its last prefill_keep tokens, which is nearly half of the
+                                       work less and approximate; "exact": with all that these
+                                       depend on, with the bits of "off". Requests with prompt
+                                       logprobs are not truncated */
+    int prefill_keep; /* tokens, at least sliding_window and what speculation may take back; default
+                         140 */
     const char *async_scheduling; /* "on" (default): a step is scheduled while the last one runs */
     const char *batch_invariant; /* "on" (default): results do not depend on the batch. "off" allows
                                     faster kernels that do; this build's CPU kernels all are */
@@ -325,6 +333,8 @@ typedef struct di_engine_stats {
     uint64_t cached_prompt_tokens; /* of them taken from the prefix cache */
     uint64_t replayed_tokens;      /* recomputed to rebuild windows (replay mode) */
     uint64_t computed_tokens;      /* rows of all passes */
+    uint64_t computed_layer_rows;  /* of these rows the layers they passed: computed_tokens times
+                                      the model's layers, or less with prefill_truncation */
     uint64_t generated_tokens;
     uint64_t wasted_rows;     /* rows of sequences that had ended when they ran */
     uint64_t drafted_tokens;  /* guessed, by the drafter or from a grammar */

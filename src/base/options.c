@@ -19,6 +19,7 @@ enum { MAX_THREADS = 4096, FRACTION_ONE = 1000000 };
 static const char *const accelerators[] = {"cpu", NULL};
 static const char *const accelerators_elsewhere[] = {"nvidia", NULL};
 static const char *const prefix_modes[] = {"exact", "replay", "off", NULL};
+static const char *const truncation_modes[] = {"off", "compact", "exact", NULL};
 static const char *const switches[] = {"on", "off", "1", "0", NULL};
 static const char *const pin_modes[] = {"auto", "on", "off", NULL};
 static const char *const weight_modes[] = {"map", "copy", NULL};
@@ -137,6 +138,27 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                    .help =
                                        "tokens between places of a sequence where an exact prefix "
                                        "hit can end, beside ends and forks; whole blocks of 64"},
+    [DI_OPTION_PREFILL_TRUNCATION] = {.name = "prefill_truncation",
+                                      .env = "DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE",
+                                      .type = DI_OPTION_ENUM,
+                                      .offset = offsetof(di_options, prefill_truncation),
+                                      .values = truncation_modes,
+                                      .default_text = "off",
+                                      .help =
+                                          "compact: the layers from the last KV source on compute "
+                                          "only the last tokens of a prompt, approximately; exact: "
+                                          "with all that these depend on, with the bits of off"},
+    [DI_OPTION_PREFILL_KEEP] = {.name = "prefill_keep",
+                                .env = "DEEPINFER_YOCO_PREFILL_KEEP_TOKENS",
+                                .type = DI_OPTION_INT,
+                                .offset = offsetof(di_options, prefill_keep),
+                                .min = 1,
+                                .max = INT32_MAX,
+                                .default_text = "140",
+                                .default_number = 140,
+                                .help = "tokens that a truncated prefill keeps in all layers; at "
+                                        "least the sliding window and what speculation may take "
+                                        "back"},
     [DI_OPTION_ASYNC_SCHEDULING] = {.name = "async_scheduling",
                                     .env = "DEEPINFER_ASYNC_SCHEDULING",
                                     .type = DI_OPTION_ENUM,
@@ -476,6 +498,8 @@ di_status di_options_resolve(const di_options *given, di_effective_options *out)
         .weight_cache = value[DI_OPTION_WEIGHT_CACHE].number,
         .prefix_cache = value[DI_OPTION_PREFIX_CACHE].text,
         .prefix_interval = (int)value[DI_OPTION_PREFIX_INTERVAL].number,
+        .prefill_truncation = value[DI_OPTION_PREFILL_TRUNCATION].text,
+        .prefill_keep = (int)value[DI_OPTION_PREFILL_KEEP].number,
         .is_async = is_on(&value[DI_OPTION_ASYNC_SCHEDULING]),
         .is_batch_invariant = is_on(&value[DI_OPTION_BATCH_INVARIANT]),
         .isa = value[DI_OPTION_ISA].text,
@@ -528,7 +552,7 @@ di_status di_print_options(const di_options *options, FILE *out)
     values[DI_OPTION_THREADS].number = effective.n_threads;
     for (int i = 0; i < DI_N_OPTIONS; i++) {
         const di_option *option = &di_option_table[i];
-        fprintf(out, "%-17s = ", option->name);
+        fprintf(out, "%-18s = ", option->name);
         print_value(option, &values[i], out);
         fprintf(out, "  (%s; %s)\n", source_names[values[i].source], option->env);
     }

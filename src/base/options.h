@@ -23,6 +23,8 @@ typedef enum di_option_id {
     DI_OPTION_WEIGHT_CACHE,
     DI_OPTION_PREFIX_CACHE,
     DI_OPTION_PREFIX_INTERVAL,
+    DI_OPTION_PREFILL_TRUNCATION,
+    DI_OPTION_PREFILL_KEEP,
     DI_OPTION_ASYNC_SCHEDULING,
     DI_OPTION_BATCH_INVARIANT,
     DI_OPTION_ISA,
@@ -73,12 +75,14 @@ typedef struct di_effective_options {
     int max_step_tokens;
     int64_t max_context_len; /* 0 = the config's limit */
     int max_seqs;
-    int64_t kv_cache_bytes;   /* 0 = by this machine's memory */
-    double kv_cache_fraction; /* 0 = none; not with kv_cache_bytes */
-    const char *weights;      /* "map", "copy" */
-    int64_t weight_cache;     /* bytes; 0 = none, experts are read in place */
-    const char *prefix_cache; /* "exact", "replay", "off" */
-    int prefix_interval;      /* tokens */
+    int64_t kv_cache_bytes;         /* 0 = by this machine's memory */
+    double kv_cache_fraction;       /* 0 = none; not with kv_cache_bytes */
+    const char *weights;            /* "map", "copy" */
+    int64_t weight_cache;           /* bytes; 0 = none, experts are read in place */
+    const char *prefix_cache;       /* "exact", "replay", "off" */
+    int prefix_interval;            /* tokens */
+    const char *prefill_truncation; /* "off", "compact", "exact" */
+    int prefill_keep;               /* tokens */
     bool is_async, is_batch_invariant;
     bool wants_drafter;                 /* draft blocks run, if the checkpoint has any */
     const char *isa;                    /* "best" or the highest level to use */

@@ -21,6 +21,9 @@ typedef struct di_batch_seq {
     const int32_t *block_tables[DI_MAX_KV_GROUPS];
     const int32_t *engram_ids; /* [context_len]: compressed token ids from position 0 */
     int32_t window_floor;      /* positions below it are in no window (after a replay), else 0 */
+    int32_t decoder_start;     /* where the prompt's rows begin that all layers compute
+                                  (core/truncation.h); 0 = all of them. Rows whose logits are wanted
+                                  must be among them */
     float *compressor_state;   /* [n ratio-2 sources, DI_PENDING_PAIRS, 2, head_dim]: k and gate of
                                   the first token of pair p at p % DI_PENDING_PAIRS; read for a
                                   first row at an odd position; updated */

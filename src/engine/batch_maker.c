@@ -46,6 +46,7 @@ void di_batch_add(di_batch_maker *maker, const di_batch_part *part)
     di_batch_seq *seq = &maker->seqs[maker->batch.n_seqs];
     seq->engram_ids = part->engram_ids;
     seq->window_floor = (int32_t)part->window_floor;
+    seq->decoder_start = (int32_t)part->decoder_start;
     seq->compressor_state = part->compressor_state;
     for (int g = 0; g < maker->kv->layout.n_groups; g++)
         seq->block_tables[g] = part->tables[g];

@@ -9,7 +9,7 @@
 typedef struct di_batch_part {
     int32_t *const *tables; /* [groups]: block tables with places for all of them; read by the pass,
                                too */
-    int64_t write_floor, window_floor; /* as in di_kv_seq */
+    int64_t write_floor, window_floor, decoder_start; /* as in di_kv_seq */
     int64_t first, n;
     const int32_t *token_ids; /* [n] */
     const int32_t

@@ -94,6 +94,7 @@ static di_status init_parts(di_engine *engine, const di_options *options, di_mod
     DI_TRY(di_prefix_cache_init(&engine->runner.kv, prefix_mode(o->prefix_cache),
                                 di_ceil_div(o->prefix_interval, DI_KV_BLOCK_TOKENS),
                                 &engine->prefix));
+    engine->prefix.truncation = engine->runner.truncation;
     const di_sched_limits limits = {o->max_step_tokens, o->max_seqs, MAX_PREEMPTIONS};
     DI_TRY(di_scheduler_init(&engine->scheduler, &engine->runner.kv, &engine->prefix, &limits));
     engine->items = calloc((size_t)o->max_step_tokens, sizeof *engine->items);

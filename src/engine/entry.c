@@ -164,6 +164,9 @@ static di_status init_seq(const di_runner *runner, di_entry *e, int32_t index,
         .n_samples = index == 0 ? e->n_samples : 1,
         .max_chunk = e->params.prompt_logprobs ? PROMPT_LOGPROBS_CHUNK : 0,
         .is_cold = e->params.prompt_logprobs,
+        .decoder_start = e->params.prompt_logprobs
+                             ? 0
+                             : di_truncation_start(&runner->truncation, (int64_t)prompt->len),
     };
     return DI_OK;
 }

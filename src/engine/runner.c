@@ -4,6 +4,13 @@
 
 #include "engine/batch_maker.h"
 
+static di_truncation_mode truncation_mode(const char *name)
+{
+    return name[0] == 'c'   ? DI_TRUNCATION_COMPACT
+           : name[0] == 'e' ? DI_TRUNCATION_EXACT
+                            : DI_TRUNCATION_OFF;
+}
+
 di_status di_runner_init(const di_model *model, const di_options *options, di_runner *out)
 {
     di_runner r = {.model = model, .scratch = {.chunk_bytes = 1024 * 1024}, .forward = di_forward};
@@ -11,6 +18,8 @@ di_status di_runner_init(const di_model *model, const di_options *options, di_ru
     DI_TRY(di_options_resolve(options, &r.options));
     DI_TRY(di_kernel_mask_parse(r.options.isa, r.options.kernels, &mask));
     di_plan_init(&mask, r.options.is_batch_invariant, &r.plan);
+    DI_TRY(di_truncation_init(&model->config, truncation_mode(r.options.prefill_truncation),
+                              r.options.prefill_keep, &r.truncation));
     DI_TRY(di_memplan_compute(&model->config, &r.options, &r.memplan));
     DI_TRY(di_team_create(&r.options, NULL, &r.team));
     di_status status = di_kv_cache_init(&model->config, di_has_drafter(&model->config, &r.options),
@@ -95,8 +104,10 @@ di_status di_runner_execute(di_runner *runner, const di_batch *batch, const di_o
         .observer = observer,
         .source = runner->source,
         .wants_taps = runner->kv.layout.n_draft_layers > 0,
+        .truncation = runner->truncation.mode == DI_TRUNCATION_OFF ? NULL : &runner->truncation,
     };
     DI_TRY(runner->forward(&pass, rows));
+    runner->n_layer_rows = pass.n_layer_rows;
     *logits = rows;
     return DI_OK;
 }
@@ -127,6 +138,7 @@ static di_status add_work(di_runner *runner, const di_work *work, di_batch_maker
         .tables = seq->kv.tables,
         .write_floor = seq->kv.write_floor,
         .window_floor = seq->kv.window_floor,
+        .decoder_start = seq->kv.decoder_start,
         .first = first,
         .n = work->n_tokens,
         .token_ids = seq->tokens.data + first,

@@ -18,10 +18,12 @@ typedef struct di_runner {
     di_effective_options options;
     di_memplan memplan;
     di_plan plan;
+    di_truncation truncation;
     di_team team;
     di_kv_cache kv;
     di_weight_source *source;
-    di_arena scratch; /* reset before each pass */
+    di_arena scratch;      /* reset before each pass */
+    uint64_t n_layer_rows; /* of the last pass (model/forward.h) */
     di_forward_fn forward;
 } di_runner;
 

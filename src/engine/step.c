@@ -141,6 +141,7 @@ static void note_times(di_engine *engine, const di_step *step)
     if (engine->last_finished_ns && step->started_ns > engine->last_finished_ns)
         engine->stats.idle_ns += (uint64_t)(step->started_ns - engine->last_finished_ns);
     engine->last_finished_ns = step->finished_ns;
+    engine->stats.computed_layer_rows += step->n_layer_rows;
 }
 
 static void collect_oldest(di_engine *engine, int64_t *waited_ns)

@@ -22,7 +22,7 @@ typedef struct di_step_seq {
     const int32_t
         *token_ids;   /* [n_before + n] from position first - n_before on; not of a decode */
     int64_t n_before; /* tokens before the first row that Engram needs and the slot may lack */
-    int64_t write_floor, window_floor; /* as in di_kv_seq */
+    int64_t write_floor, window_floor, decoder_start; /* as in di_kv_seq */
     int32_t n_drafts; /* decode: most drafts to verify: there are places for them */
     bool wants_all_logits, wants_last_logits; /* of a decode: of every row in any case */
     int32_t n_jobs; /* of jobs, in the same order; with those of samples that begin here */
@@ -98,6 +98,7 @@ struct di_step {
     char *error;      /* in the arena; NULL = none */
     int64_t started_ns, finished_ns;
     int64_t forward_ns, draft_ns; /* of the pass, and of making drafts */
+    uint64_t n_layer_rows;        /* of the pass (model/forward.h) */
     int32_t n_draft_seqs;         /* that drafts were made for */
     bool is_done;                 /* the executor's */
 };

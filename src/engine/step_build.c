@@ -84,6 +84,7 @@ static di_status add_rows(builder *b, const di_sched_item *item, bool wants_all)
         .n = item->n,
         .write_floor = kv->write_floor,
         .window_floor = kv->window_floor,
+        .decoder_start = kv->decoder_start,
         .n_drafts = item->n_drafts,
         .wants_all_logits = wants_all,
         .wants_last_logits = item->samples,

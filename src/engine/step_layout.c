@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/checked.h"
+
 di_status di_slot_check(const di_slot_ref *ref)
 {
     if (ref->slot->generation != ref->generation)
@@ -72,7 +74,7 @@ static void add_seq(const di_runner *runner, di_step *step, di_step_seq *s, int3
         ids = s->token_ids + s->n_before;
         slot->n_drafts = 0; /* of before a preemption */
     }
-    slot->window_floor = s->window_floor;
+    slot->window_floor = di_max_i64(s->window_floor, s->decoder_start);
     fill_engram(runner->model->token_map, s, ids);
     s->first_row = step->made.batch.n_rows;
     s->first_logit_row = step->made.batch.n_logit_rows;
@@ -80,6 +82,7 @@ static void add_seq(const di_runner *runner, di_step *step, di_step_seq *s, int3
         .tables = slot->tables,
         .write_floor = s->write_floor,
         .window_floor = s->window_floor,
+        .decoder_start = s->decoder_start,
         .first = s->first,
         .n = s->n,
         .token_ids = ids,

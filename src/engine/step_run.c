@@ -156,6 +156,7 @@ static di_status run_pass(di_step_runner *r, di_step *step)
     const di_status status = di_runner_execute(r->runner, &step->made.batch, NULL, &logits);
     di_mask_ahead_join(r->masks);
     DI_TRY(status);
+    step->n_layer_rows = r->runner->n_layer_rows;
     step->forward_ns = di_clock_ns() - step->started_ns;
     for (int32_t i = 0; i < step->n_forks; i++)
         apply_fork(r, &step->forks[i]);

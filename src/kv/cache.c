@@ -237,6 +237,7 @@ di_status di_kv_seq_fork(di_kv_cache *cache, di_kv_seq *seq, di_kv_seq *out)
     fork.chain = seq->chain;
     fork.write_floor = seq->write_floor;
     fork.window_floor = seq->window_floor;
+    fork.decoder_start = seq->decoder_start;
     seq->easy_len = 0; /* its last blocks are no longer its own */
     *out = fork;
     return DI_OK;

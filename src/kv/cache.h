@@ -35,9 +35,10 @@ typedef struct di_kv_seq {
     int64_t n_blocks;    /* logical blocks, the same in every group */
     int64_t n_given; /* logical blocks whose ids the device has been given, for whoever makes the
                         passes; lowered where an id changes */
-    int64_t n_registered; /* logical blocks the prefix cache has been told of, from the first */
-    int64_t write_floor;  /* tokens below it have shared compressed entries: never written again */
-    int64_t window_floor; /* positions below it are in no window (after a replay), else 0 */
+    int64_t n_registered;  /* logical blocks the prefix cache has been told of, from the first */
+    int64_t write_floor;   /* tokens below it have shared compressed entries: never written again */
+    int64_t window_floor;  /* positions below it are in no window (after a replay), else 0 */
+    int64_t decoder_start; /* as in di_batch_seq: set by the owner before the first extension */
     int32_t *tables[DI_MAX_KV_GROUPS];
     size_t table_caps[DI_MAX_KV_GROUPS];
     int64_t first_block[DI_MAX_KV_GROUPS]; /* first logical block still owned */

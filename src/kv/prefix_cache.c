@@ -163,12 +163,18 @@ void di_prefix_cache_flush(di_prefix_cache *cache)
 
 /* ------------------------------------------------------------------------------- hits */
 
-/* Whether the windows before the seam after logical block `last` are all there. */
-static bool has_window(const di_prefix_cache *cache, const int32_t *chain, int64_t last)
+/* Whether the windows before the seam after logical block `last` are all there, as a sequence whose
+ * decoder rows begin at `start` needs them. */
+static bool has_window(const di_prefix_cache *cache, const int32_t *chain, int64_t last,
+                       int64_t start)
 {
-    for (int64_t b = di_max_i64(0, last + 1 - window_blocks(cache)); b <= last; b++)
-        if (cache->nodes[chain[b]].blocks[0] < 0)
+    for (int64_t b = di_max_i64(0, last + 1 - window_blocks(cache)); b <= last; b++) {
+        const di_prefix_node *node = &cache->nodes[chain[b]];
+        if (node->blocks[0] < 0 ||
+            !di_truncation_can_share(&cache->truncation, start, node->decoder_start,
+                                     (b + 1) * DI_KV_BLOCK_TOKENS))
             return false;
+    }
     return true;
 }
 
@@ -237,7 +243,7 @@ static di_status adopt_longest(di_prefix_cache *cache, di_kv_seq *seq, const int
                                int64_t n_known, di_prefix_hit *hit)
 {
     int64_t n_exact = n_known;
-    while (n_exact > 0 && !has_window(cache, chain, n_exact - 1))
+    while (n_exact > 0 && !has_window(cache, chain, n_exact - 1, seq->decoder_start))
         n_exact--;
     int64_t n_blocks = n_exact;
     /* A replay recomputes window_blocks blocks: worth it only if it saves more than that. */
@@ -304,6 +310,8 @@ static void offer_block(di_prefix_cache *cache, int32_t n, const di_kv_seq *seq,
     if (cache->kv->pools[group].blocks[block].node >= 0)
         return;
     node->blocks[group] = block;
+    if (group == 0)
+        node->decoder_start = seq->decoder_start;
     di_block_pool_set_node(&cache->kv->pools[group], block, n);
 }
 

@@ -15,12 +15,18 @@
  * (blocks hold an even number of tokens) and Engram needs token ids only: a hit gives the bits of a
  * cold run.
  *
+ * With truncated prefills (core/truncation.h) a window block holds what the decoder layers computed
+ * for a prompt of one length, so it remembers where its writer's decoder rows began: a hit ends
+ * where all that the new prompt's own rows will read of the windows is what they would have
+ * computed themselves. Compressed entries are always of all rows.
+ *
  * A model without compressed layers has no prefix cache.
  *
  * Not thread-safe: belongs to the scheduler's thread. */
 #ifndef DI_KV_PREFIX_CACHE_H
 #define DI_KV_PREFIX_CACHE_H
 
+#include "core/truncation.h"
 #include "kv/cache.h"
 
 typedef enum di_prefix_mode {
@@ -34,13 +40,15 @@ typedef struct di_prefix_node {
     uint64_t parent; /* id of the node before; 0 = none */
     int32_t next;    /* in its hash bucket, or in the list of unused nodes; -1 = none */
     int32_t blocks[DI_MAX_KV_GROUPS]; /* -1 = not known */
+    int64_t decoder_start; /* of the sequence that wrote the window block, if it is known */
     int32_t tokens[DI_KV_BLOCK_TOKENS];
 } di_prefix_node;
 
 typedef struct di_prefix_cache {
     di_kv_cache *kv;
     di_prefix_mode mode;
-    int64_t seam_blocks; /* a window is kept every so many blocks; 0 = only at ends */
+    int64_t seam_blocks;      /* a window is kept every so many blocks; 0 = only at ends */
+    di_truncation truncation; /* off unless the owner sets it before the first sequence */
     di_prefix_node *nodes;
     size_t n_nodes, nodes_cap; /* ever used */
     int32_t first_unused;

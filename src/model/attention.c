@@ -112,21 +112,46 @@ di_status di_attention_project(di_pass *pass, const di_layer_weights *w, const d
     return DI_OK;
 }
 
-di_status di_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y)
+static const di_rope_angles *angles_of(const di_pass *pass, int layer)
+{
+    return pass->network->config->compress_ratios[layer] ? &pass->compressed : &pass->plain;
+}
+
+di_status di_attention_write(di_pass *pass, int layer, di_attention_input *in)
+{
+    const di_config *c = pass->network->config;
+    const size_t row_bytes = (size_t)c->hidden_size * sizeof *in->x;
+    if (c->is_kv_source[layer])
+        DI_TRY(di_compress(pass, layer, in->x));
+    di_raise_floors(pass, layer);
+    if (di_leave(pass, layer, DI_ROW_KEYS))
+        di_compact_rows(&pass->remaining, in->x, row_bytes);
+    const int64_t n = pass->batch->n_rows;
+    if (n == 0)
+        return DI_OK;
+    DI_TRY(DI_PASS_NEW(pass, n * c->hidden_size, &in->rounded));
+    di_quantize_into(pass, in->x, n, c->hidden_size, in->rounded);
+    const di_rows rounded = {in->rounded, n, c->hidden_size};
+    DI_TRY(di_attention_write_window(pass, layer, rounded, angles_of(pass, layer)));
+    if (!di_leave(pass, layer, DI_ROW_REST))
+        return DI_OK;
+    di_compact_rows(&pass->remaining, in->x, row_bytes);
+    di_compact_rows(&pass->remaining, in->rounded, row_bytes);
+    return DI_OK;
+}
+
+di_status di_attention(di_pass *pass, int layer, const di_attention_input *in, di_bf16 *y)
 {
     const di_config *c = pass->network->config;
     const di_layer_weights *w = &pass->network->weights->layers[layer];
     const int64_t n = pass->batch->n_rows;
-    const di_rope_angles *angles = c->compress_ratios[layer] ? &pass->compressed : &pass->plain;
-    di_rows xq, qr;
+    const di_rope_angles *angles = angles_of(pass, layer);
+    const di_rows x = {in->rounded, n, c->hidden_size};
+    di_rows qr;
     di_bf16 *q;
-    DI_TRY(di_quantize_rows(pass, x, n, c->hidden_size, &xq));
-    DI_TRY(di_attention_queries(pass, w, xq, angles, &qr, &q));
-    DI_TRY(di_attention_write_window(pass, layer, xq, angles));
-    if (c->is_kv_source[layer])
-        DI_TRY(di_compress(pass, layer, x));
+    DI_TRY(di_attention_queries(pass, w, x, angles, &qr, &q));
     if (c->is_index_source[layer])
-        DI_TRY(di_index_select(pass, layer, x, qr));
+        DI_TRY(di_index_select(pass, layer, in->x, qr));
     di_bf16 *o;
     DI_TRY(DI_PASS_NEW(pass, n * c->n_heads * c->head_dim, &o));
     attend(pass, layer, q, o);

@@ -3,10 +3,11 @@
  *
  * Draft block m is layer n_layers + m: its weights are draft_layers[m], and its window is that
  * layer of the KV cache's window group (a cache with has_drafter). An entry there is made from the
- * taps of its position, which a forward pass with `wants_taps` keeps and writes for all its rows at
- * its end. Nothing of a draft enters the cache: a draft only reads. So windows are shared, copied,
- * given back and computed again with those of the layers; the entry of a rejected position is
- * written anew when the position is.
+ * taps of its position, which a forward pass with `wants_taps` keeps and, with the last of them,
+ * writes for all rows that have come that far (all but of truncated prefills). Nothing of a draft
+ * enters the cache: a draft only reads. So windows are shared, copied, given back and computed
+ * again with those of the layers; the entry of a rejected position is written anew when the
+ * position is.
  *
  * A draft is a pass of its own: a di_pass with network, plan, pool, kv, arena and source set (what
  * di_forward wants but the batch), zero else. Its rows, dspark_block_size a sequence, depend on the
@@ -38,7 +39,7 @@ DI_WARN_UNUSED di_status di_draft_begin(di_pass *pass, const di_draft_batch *bat
 void di_draft_logits(const di_pass *pass, int slot, const int32_t *prev, float *logits,
                      float *confidences);
 
-/* At the end of a forward pass with wants_taps (di_forward calls it): the draft blocks' window
+/* After the last tap of a forward pass with wants_taps, which calls it: the draft blocks' window
  * entries of the pass's rows, of all whose window slot is not -1. */
 DI_WARN_UNUSED di_status di_draft_write_context(di_pass *pass);
 

@@ -37,7 +37,7 @@ di_status di_draft_keep_tap(di_pass *pass, int layer)
     for (int64_t i = 0; i < n * c->hc_mult; i++)
         weights[i] = 1.0f / (float)c->hc_mult;
     di_collapse(pass, weights, pass->taps + target * pass->taps_stride);
-    return DI_OK;
+    return target + 1 == c->n_dspark_targets ? di_draft_write_context(pass) : DI_OK;
 }
 
 /* A row's taps one after another, Q8-rounded: the input of main_proj. */

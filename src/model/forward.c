@@ -79,15 +79,21 @@ static di_status attention_sublayer(di_pass *pass, int layer, float *pre_out)
 {
     const di_config *c = pass->network->config;
     const di_layer_weights *w = di_layer_of(pass, layer);
+    const bool is_draft = layer >= c->n_layers;
     mix m;
-    di_bf16 *x, *y;
+    di_attention_input in;
+    di_bf16 *y;
+    DI_TRY(collapse_norm(pass, pass->pre, &w->attn_norm, &in.x));
+    if (!is_draft)
+        DI_TRY(di_attention_write(pass, layer, &in));
+    if (pass->batch->n_rows == 0)
+        return DI_OK;
     DI_TRY(mix_streams(pass, &w->hc_attn, &m));
-    DI_TRY(collapse_norm(pass, pass->pre, &w->attn_norm, &x));
     DI_TRY(DI_PASS_NEW(pass, pass->batch->n_rows * c->hidden_size, &y));
-    if (layer < c->n_layers)
-        DI_TRY(di_attention(pass, layer, x, y));
+    if (is_draft)
+        DI_TRY(di_draft_attention(pass, layer, in.x, y));
     else
-        DI_TRY(di_draft_attention(pass, layer, x, y));
+        DI_TRY(di_attention(pass, layer, &in, y));
     expand(pass, y, &m);
     memcpy(pre_out, m.pre, (size_t)(pass->batch->n_rows * c->hc_mult) * sizeof *pre_out);
     return DI_OK;
@@ -130,10 +136,12 @@ di_status di_forward_layer(di_pass *pass, int layer)
     if (di_layer_of(pass, layer)->engram)
         WITH_SCRATCH(pass, di_engram(pass, layer));
     if (pass->wants_taps)
-        WITH_SCRATCH(pass, di_draft_keep_tap(pass, layer));
+        WITH_SCRATCH(pass, di_draft_keep_tap(pass, layer)); /* before rows leave */
     WITH_SCRATCH(pass, attention_sublayer(pass, layer, attention_pre));
-    WITH_SCRATCH(pass, ffn_sublayer(pass, layer, attention_pre));
+    if (pass->batch->n_rows > 0)
+        WITH_SCRATCH(pass, ffn_sublayer(pass, layer, attention_pre));
     di_arena_rewind(pass->arena, mark);
+    pass->n_layer_rows += (uint64_t)pass->batch->n_rows;
     if (pass->observer && pass->observer->layer)
         pass->observer->layer(pass->observer->user, layer, pass);
     return DI_OK;
@@ -192,7 +200,9 @@ di_status di_forward_begin(di_pass *pass)
     DI_TRY(spread_sequences(pass));
     DI_TRY(di_rope_angles_init(pass, net->rope_compressed, pass->batch->positions, n,
                                &pass->compressed));
-    return di_engram_hash_rows(pass);
+    pass->n_layer_rows = 0;
+    DI_TRY(di_engram_hash_rows(pass));
+    return di_leave_begin(pass);
 }
 
 di_status di_forward_head(di_pass *pass, float *logits)
@@ -215,9 +225,8 @@ di_status di_forward_head(di_pass *pass, float *logits)
 di_status di_forward(di_pass *pass, float *logits)
 {
     DI_TRY(di_forward_begin(pass));
-    for (int layer = 0; layer < pass->network->config->n_layers; layer++)
+    const int n_layers = pass->network->config->n_layers;
+    for (int layer = 0; layer < n_layers && pass->batch->n_rows > 0; layer++)
         DI_TRY(di_forward_layer(pass, layer));
-    if (pass->wants_taps)
-        WITH_SCRATCH(pass, di_draft_write_context(pass));
     return di_forward_head(pass, logits);
 }

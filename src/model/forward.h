@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/threads.h"
 #include "core/batch.h"
+#include "core/truncation.h"
 #include "kv/cache.h"
 #include "model/network.h"
 #include "model/plan.h"
@@ -15,7 +16,7 @@
 typedef struct di_pass di_pass;
 
 /* Looks into a pass and may change what it sees; for tests and debugging. Any member may be NULL.
- */
+ * n_rows is that of pass->batch at that time: with a truncated prefill it falls. */
 typedef struct di_observer {
     void *user;
     /* after a layer: h [n_rows, hc, hidden], pre [n_rows, hc] */
@@ -42,6 +43,14 @@ typedef struct di_draft_state {
     di_bf16 *confidence_in; /* [n_seqs, hidden + markov rank]: the same */
 } di_draft_state;
 
+/* The batch after rows have left it, in arrays of its own (model/leave.c). */
+typedef struct di_remaining_rows {
+    di_batch batch;
+    int32_t *token_ids, *positions, *row_seq, *cu_seqlens_q, *logit_rows;
+    int64_t *slots[DI_MAX_KV_GROUPS];
+    int32_t *from; /* [n_rows] scratch: where each row was; NULL: no row ever leaves */
+} di_remaining_rows;
+
 /* Everything one forward pass works on. The caller fills the first part; the rest lives in `arena`
  * and is valid until the caller resets it. */
 struct di_pass {
@@ -49,11 +58,12 @@ struct di_pass {
     const di_plan *plan;
     di_pool *pool;
     di_kv_cache *kv;
-    const di_batch *batch;
+    const di_batch *batch; /* from the first decoder layer on the pass's own, if rows leave it */
     di_arena *arena;
     const di_observer *observer; /* may be NULL */
     di_weight_source *source;    /* of experts and Engram rows; NULL: all are in memory */
     bool wants_taps; /* the draft blocks' window entries are written: kv has room for them */
+    const di_truncation *truncation; /* NULL: every layer computes every row */
 
     di_bf16 *h;                               /* [n_rows, hc, hidden]: the residual streams */
     float *pre;                               /* [n_rows, hc]: the running collapse weights */
@@ -71,6 +81,8 @@ struct di_pass {
     di_draft_state draft; /* of a draft's pass */
     void *worker_scratch; /* [n_threads]: for one kernel at a time */
     int64_t worker_scratch_bytes;
+    di_remaining_rows remaining;
+    uint64_t n_layer_rows; /* rows that passed whole layers so far, over all layers */
 };
 
 /* Runs the pass. logits [n_logit_rows, vocab_size]; may be NULL if n_logit_rows is 0. The batch's

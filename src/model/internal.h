@@ -2,6 +2,8 @@
 #ifndef DI_MODEL_INTERNAL_H
 #define DI_MODEL_INTERNAL_H
 
+#include <assert.h>
+
 #include "base/checked.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/sparse_attention/sparse_attention.h"
@@ -38,6 +40,8 @@ void di_linear_bf16_f32(const di_pass *pass, const di_bf16_matrix *w, di_rows x,
 /* Q8-rounds n rows of dim into fresh step memory: the input of quantized linears. */
 DI_WARN_UNUSED di_status di_quantize_rows(const di_pass *pass, const di_bf16 *x, int64_t n,
                                           int64_t dim, di_rows *out);
+/* The same into y [n, dim]. */
+void di_quantize_into(const di_pass *pass, const di_bf16 *x, int64_t n, int64_t dim, di_bf16 *y);
 void di_norm_rows(const di_pass *pass, const di_norm_weight *w, const di_bf16 *x, int64_t n,
                   di_bf16 *y);
 void di_rope_rows(const di_pass *pass, di_bf16 *x, int64_t n, int64_t n_heads, int64_t head_dim,
@@ -72,8 +76,33 @@ DI_WARN_UNUSED di_status di_attention_write_window(di_pass *pass, int layer, di_
                                                    const di_rope_angles *angles);
 DI_WARN_UNUSED di_status di_attention_project(di_pass *pass, const di_layer_weights *w,
                                               const di_bf16 *o, di_bf16 *y);
-/* attention.c: y [n, hidden] = attention of x (the normalised collapse). */
-DI_WARN_UNUSED di_status di_attention(di_pass *pass, int layer, const di_bf16 *x, di_bf16 *y);
+/* leave.c: rows that the layers of a truncated prefill need no more leave the pass. Which of them
+ * remain differs between a layer's two parts. */
+typedef enum di_row_part {
+    DI_ROW_KEYS, /* window entries */
+    DI_ROW_REST
+} di_row_part;
+/* Makes the pass a batch of its own if rows will leave it. */
+DI_WARN_UNUSED di_status di_leave_begin(di_pass *pass);
+/* Lets rows go that a part of a layer does not need. True if any went: the caller's own rows must
+ * then follow with di_compact_rows. */
+bool di_leave(di_pass *pass, int layer, di_row_part part);
+void di_compact_rows(const di_remaining_rows *remaining, void *data, size_t row_bytes);
+/* Cuts the windows of the decoder's layers, at the first of them. */
+void di_raise_floors(di_pass *pass, int layer);
+
+/* attention.c: a layer's input, [n, hidden]: the normalised collapse, and Q8-rounded. */
+typedef struct di_attention_input {
+    di_bf16 *x, *rounded;
+} di_attention_input;
+
+/* Writes what other rows read: compressed entries and index keys of all rows, window entries of
+ * those that write them. Then only the rows remain that pass the rest of the layer. Fills
+ * in->rounded. */
+DI_WARN_UNUSED di_status di_attention_write(di_pass *pass, int layer, di_attention_input *in);
+/* y [n, hidden] = attention of the input, after that. */
+DI_WARN_UNUSED di_status di_attention(di_pass *pass, int layer, const di_attention_input *in,
+                                      di_bf16 *y);
 /* Bytes of one worker's scratch: what any kernel needs, a multiple of 64. */
 static inline int64_t di_worker_scratch_bytes(const di_config *config)
 {

@@ -51,13 +51,18 @@ void di_linear_bf16_f32(const di_pass *pass, const di_bf16_matrix *w, di_rows x,
     linear_bf16(pass, w, x, y, true);
 }
 
+void di_quantize_into(const di_pass *pass, const di_bf16 *x, int64_t n, int64_t dim, di_bf16 *y)
+{
+    const di_quantize_args args = {.x = x, .y = y, .dim = dim, .x_stride = dim, .y_stride = dim};
+    di_run(pass, DI_OP_quantize_q8, &args, n, 2 * dim);
+}
+
 di_status di_quantize_rows(const di_pass *pass, const di_bf16 *x, int64_t n, int64_t dim,
                            di_rows *out)
 {
     di_bf16 *y;
     DI_TRY(DI_PASS_NEW(pass, n * dim, &y));
-    const di_quantize_args args = {.x = x, .y = y, .dim = dim, .x_stride = dim, .y_stride = dim};
-    di_run(pass, DI_OP_quantize_q8, &args, n, 2 * dim);
+    di_quantize_into(pass, x, n, dim, y);
     *out = (di_rows){y, n, dim};
     return DI_OK;
 }

@@ -27,6 +27,12 @@ static int64_t hash_bytes(const di_config *c, int64_t n)
     return room(n, sizeof(int32_t *)) + c->n_engram_layers * room(n * engram_columns(c), 8);
 }
 
+/* A batch of the pass's own (leave.c): a sequence may be one row. */
+static int64_t remaining_bytes(int64_t n)
+{
+    return 5 * room(n, 4) + room(n + 1, 4) + DI_MAX_KV_GROUPS * room(n, 8);
+}
+
 static int64_t pass_bytes(const di_config *c, int64_t n, int n_threads)
 {
     return room(n * c->hc_mult * c->hidden_size, 2) + /* h */
@@ -36,7 +42,7 @@ static int64_t pass_bytes(const di_config *c, int64_t n, int n_threads)
 
 static int64_t begin_bytes(const di_config *c, int64_t n)
 {
-    return 3 * room(n, 4) +                                /* window_floors, n_visible, counts */
+    return remaining_bytes(n) + 3 * room(n, 4) +           /* window_floors, n_visible, counts */
            room(n * c->index_topk, 4) +                    /* topk */
            DI_MAX_KV_GROUPS * room(n, sizeof(int32_t *)) + /* tables */
            rope_bytes(c, n) + hash_bytes(c, n);
@@ -143,7 +149,7 @@ int64_t di_forward_scratch_bytes(const di_config *c, bool has_drafter, int64_t n
         di_max_i64(most, layer_bytes + moe_bytes(c, n, c->n_routed_experts, c->n_experts_per_tok));
     most = di_max_i64(most, attention_pre + engram_bytes(c, n));
     if (has_drafter)
-        most = di_max_i64(most, context_bytes(c, n));
+        most = di_max_i64(most, attention_pre + room(n * c->hc_mult, 4) + context_bytes(c, n));
     return pass_bytes(c, n, n_threads) + begin_bytes(c, n) + candidate_bytes(c, n, context_len) +
            (has_drafter ? taps_bytes(c, n) : 0) + most;
 }

@@ -297,7 +297,7 @@ static bool admit(di_scheduler *s, di_sched_seq *seq)
     for (const di_sched_seq *r = s->running.first; seq->is_pinned && r; r = r->next)
         if (r->is_pinned)
             return false;
-    seq->kv = (di_kv_seq){.len = 0};
+    seq->kv = (di_kv_seq){.len = 0, .decoder_start = seq->decoder_start};
     di_prefix_hit hit = {0, 0};
     if (!seq->is_cold &&
         di_prefix_cache_adopt(s->prefix, &seq->kv, seq->tokens, seq->n_tokens, &hit) != DI_OK)

@@ -34,6 +34,7 @@ struct di_sched_seq {
     uint64_t order;    /* arrival, unique */
     int64_t max_chunk; /* most prompt tokens of one pass; 0 = no limit */
     bool is_cold;      /* takes nothing from the prefix cache (prompt logprobs need every row) */
+    int64_t decoder_start; /* as in di_batch_seq */
     int64_t n_prompt;
     int64_t max_len;       /* no token is sampled beyond this length */
     const int32_t *tokens; /* the known ones; may move between steps */

@@ -40,6 +40,9 @@ static const char *const settings[][2] = {
     {"--weights", "copy"},
     {"--weights", "map"},
     {"--weight-cache", "150000"},
+    {"--prefill-truncation", "exact"},
+    {"--prefill-truncation", "off"},
+    {"--prefill-keep", "30"},
 };
 
 static void options_are_known_to_config(void **state)
@@ -96,6 +99,8 @@ static void bad_values_are_usage_errors(void **state)
         {"--kv-cache-bytes", "0"},
         {"--kv-cache-bytes", "1G"},
         {"--prefix-cache", "sometimes"},
+        {"--prefill-truncation", "on"},
+        {"--prefill-keep", "0"},
         {"--async-scheduling", "maybe"},
         {"--batch-invariant", "2"},
         {"--n", "0"},

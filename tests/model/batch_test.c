@@ -12,7 +12,7 @@
 #include "engine_check.h"
 #include "random.h"
 
-enum { N_REQUESTS = 24, N_STREAMS = 3, MOST_SAMPLES = 3 };
+enum { N_REQUESTS = 24, N_STREAMS = 3, MOST_SAMPLES = 3, TRUNCATED_KEEP = 28 };
 
 static struct plan {
     const char *dir;
@@ -117,6 +117,21 @@ static void assert_same(const di_result *a, const di_result *b)
 
 /* ------------------------------------------------------------------------------- running */
 
+/* results [n_requests] */
+static void run_alone(const char *truncation, di_result **results)
+{
+    const di_options options = {.n_threads = 1,
+                                .prefix_cache = "off",
+                                .prefill_truncation = truncation,
+                                .prefill_keep = TRUNCATED_KEEP,
+                                .async_scheduling = "off"};
+    di_engine *engine;
+    di_require(di_engine_create(model, &options, &engine));
+    for (int i = 0; i < plan.n_requests; i++)
+        di_require(di_generate(engine, &requests[i], NULL, NULL, &results[i]));
+    di_engine_destroy(engine);
+}
+
 static int make_all(void **state)
 {
     (void)state;
@@ -124,16 +139,12 @@ static int make_all(void **state)
         return -1;
     requests = calloc((size_t)plan.n_requests, sizeof *requests);
     alone = calloc((size_t)plan.n_requests, sizeof(di_result *));
-    const di_options options = {.n_threads = 1, .prefix_cache = "off", .async_scheduling = "off"};
-    di_engine *engine;
-    if (!requests || !alone || di_engine_create(model, &options, &engine) != DI_OK)
+    if (!requests || !alone)
         return -1;
     di_rng rng = di_rng_named("requests");
-    for (int i = 0; i < plan.n_requests; i++) {
+    for (int i = 0; i < plan.n_requests; i++)
         requests[i] = make_request(&rng, i);
-        di_require(di_generate(engine, &requests[i], NULL, NULL, &alone[i]));
-    }
-    di_engine_destroy(engine);
+    run_alone("off", alone);
     return 0;
 }
 
@@ -249,6 +260,53 @@ static void with_little_room(void **state)
     }
 }
 
+/* The options of the tests above leave the mode to the environment. */
+static void truncate_all(const char *mode)
+{
+    char keep[16];
+    snprintf(keep, sizeof keep, "%d", TRUNCATED_KEEP);
+    setenv("DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE", mode, 1);
+    setenv("DEEPINFER_YOCO_PREFILL_KEEP_TOKENS", keep, 1);
+}
+
+static void truncate_none(void)
+{
+    unsetenv("DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE");
+    unsetenv("DEEPINFER_YOCO_PREFILL_KEEP_TOKENS");
+}
+
+/* The approximation, too, is a function of the request alone. */
+static void truncated(void **state)
+{
+    if (model->config.sliding_window + 12 > TRUNCATED_KEEP)
+        skip();
+    di_result **whole = alone;
+    alone = calloc((size_t)plan.n_requests, sizeof(di_result *));
+    assert_non_null(alone);
+    run_alone("compact", alone);
+    truncate_all("compact");
+    in_chunks(state);
+    with_prefix_hits(state);
+    with_little_room(state);
+    truncate_none();
+    for (int i = 0; i < plan.n_requests; i++)
+        di_result_free(alone[i]);
+    free(alone);
+    alone = whole;
+}
+
+/* And with all it depends on it is none. */
+static void truncated_exactly(void **state)
+{
+    if (model->config.sliding_window + 12 > TRUNCATED_KEEP)
+        skip();
+    truncate_all("exact");
+    in_chunks(state);
+    with_prefix_hits(state);
+    with_little_room(state);
+    truncate_none();
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 3 && strcmp(argv[2], "small") == 0)
@@ -257,9 +315,10 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[4]);
     di_rng_start(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_batches),       cmocka_unit_test(in_chunks),
-        cmocka_unit_test(on_threads),       cmocka_unit_test(with_prefix_hits),
-        cmocka_unit_test(with_little_room),
+        cmocka_unit_test(in_batches),        cmocka_unit_test(in_chunks),
+        cmocka_unit_test(on_threads),        cmocka_unit_test(with_prefix_hits),
+        cmocka_unit_test(with_little_room),  cmocka_unit_test(truncated),
+        cmocka_unit_test(truncated_exactly),
     };
     return cmocka_run_group_tests(tests, make_all, free_all);
 }

@@ -290,25 +290,29 @@ static void printed_options_name_value_and_source(void **state)
     FILE *out = open_memstream(&text, &bytes);
     assert_int_equal(di_print_options(&(di_options){.n_threads = 5}, out), DI_OK);
     fclose(out);
-    assert_string_equal(text, "accelerator       = cpu  (default; DEEPINFER_ACCELERATOR)\n"
-                              "n_threads         = 5  (option; DEEPINFER_THREADS)\n"
-                              "pin               = auto  (default; DEEPINFER_PIN)\n"
-                              "max_step_tokens   = 64  (environment; DEEPINFER_MAX_STEP_TOKENS)\n"
-                              "max_context_len   = the model's limit  (default; "
+    assert_string_equal(text, "accelerator        = cpu  (default; DEEPINFER_ACCELERATOR)\n"
+                              "n_threads          = 5  (option; DEEPINFER_THREADS)\n"
+                              "pin                = auto  (default; DEEPINFER_PIN)\n"
+                              "max_step_tokens    = 64  (environment; DEEPINFER_MAX_STEP_TOKENS)\n"
+                              "max_context_len    = the model's limit  (default; "
                               "DEEPINFER_MAX_CONTEXT_LEN)\n"
-                              "max_seqs          = 256  (default; DEEPINFER_MAX_SEQS)\n"
-                              "kv_cache_bytes    = an eighth of this process's memory  (default; "
+                              "max_seqs           = 256  (default; DEEPINFER_MAX_SEQS)\n"
+                              "kv_cache_bytes     = an eighth of this process's memory  (default; "
                               "DEEPINFER_KV_CACHE_BYTES)\n"
-                              "kv_cache_fraction = none  (default; DEEPINFER_KV_CACHE_FRACTION)\n"
-                              "weights           = map  (default; DEEPINFER_WEIGHTS)\n"
-                              "weight_cache      = none  (default; DEEPINFER_WEIGHT_CACHE)\n"
-                              "prefix_cache      = exact  (default; DEEPINFER_PREFIX_CACHE)\n"
-                              "prefix_interval   = 1024  (default; DEEPINFER_PREFIX_INTERVAL)\n"
-                              "async_scheduling  = on  (default; DEEPINFER_ASYNC_SCHEDULING)\n"
-                              "batch_invariant   = on  (default; DEEPINFER_BATCH_INVARIANT)\n"
-                              "isa               = best  (default; DEEPINFER_ISA)\n"
-                              "kernels           = none  (default; DEEPINFER_KERNELS)\n"
-                              "hf_model_dir      = none  (default; DEEPINFER_HF_MODEL_DIR)\n");
+                              "kv_cache_fraction  = none  (default; DEEPINFER_KV_CACHE_FRACTION)\n"
+                              "weights            = map  (default; DEEPINFER_WEIGHTS)\n"
+                              "weight_cache       = none  (default; DEEPINFER_WEIGHT_CACHE)\n"
+                              "prefix_cache       = exact  (default; DEEPINFER_PREFIX_CACHE)\n"
+                              "prefix_interval    = 1024  (default; DEEPINFER_PREFIX_INTERVAL)\n"
+                              "prefill_truncation = off  (default; "
+                              "DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE)\n"
+                              "prefill_keep       = 140  (default; "
+                              "DEEPINFER_YOCO_PREFILL_KEEP_TOKENS)\n"
+                              "async_scheduling   = on  (default; DEEPINFER_ASYNC_SCHEDULING)\n"
+                              "batch_invariant    = on  (default; DEEPINFER_BATCH_INVARIANT)\n"
+                              "isa                = best  (default; DEEPINFER_ISA)\n"
+                              "kernels            = none  (default; DEEPINFER_KERNELS)\n"
+                              "hf_model_dir       = none  (default; DEEPINFER_HF_MODEL_DIR)\n");
     free(text);
 
     setenv("DEEPINFER_ISA", "none", 1);
