@@ -89,14 +89,19 @@ typedef struct di_raw_grammar {
     size_t n_states, n_edges, n_rules;
     size_t cap_states, cap_edges, cap_rules;
     uint32_t max_states;
-    di_arena *arena; /* the grammar's */
+    di_arena *arena;       /* the grammar's */
+    const di_vocab *vocab; /* whose added tokens TOKEN expressions are; NULL: texts only */
+    uint32_t escaped;      /* of the rule being lowered: see di_grammar_escape; 0: none */
 } di_raw_grammar;
 
 /* grammar/lower.c: adds the automaton of `expr` as that of `rule`; may add rules. */
 DI_WARN_UNUSED di_status di_lower_rule(di_raw_grammar *raw, uint32_t rule, const di_expr *expr);
-/* grammar/utf8_edges.c: edges from `from` to `to` that read one code point of the set. */
+/* grammar/utf8_edges.c: edges from `from` to `to` that read one code point of the set; an added
+ * token. */
 DI_WARN_UNUSED di_status di_lower_chars(di_raw_grammar *raw, di_charset set, uint32_t from,
                                         uint32_t to);
+DI_WARN_UNUSED di_status di_lower_token(di_raw_grammar *raw, const char *text, size_t len,
+                                        uint32_t from, uint32_t to);
 DI_WARN_UNUSED di_status di_raw_state(di_raw_grammar *raw, uint32_t rule, uint32_t *state);
 DI_WARN_UNUSED di_status di_raw_edge_add(di_raw_grammar *raw, uint32_t from, di_edge edge);
 DI_WARN_UNUSED di_status di_raw_rule(di_raw_grammar *raw, const char *name, uint32_t *rule);

@@ -29,7 +29,7 @@ struct di_dfa {
  * max_states, or DI_DFA_MOST_STATES if that is less, bounds every intermediate automaton, and the
  * work with it: DI_ERR_UNSUPPORTED beyond it. */
 
-/* expr must not contain DI_EXPR_RULE or DI_EXPR_MEMBERS (DI_ERR_INPUT). DI_EXPR_DFA is allowed if
+/* expr must not contain DI_EXPR_RULE, MEMBERS or TOKEN (DI_ERR_INPUT). DI_EXPR_DFA is allowed if
  * it is neither JSON-spelled nor counted. */
 DI_WARN_UNUSED di_status di_dfa_from_expr(di_arena *arena, const di_expr *expr, uint32_t max_states,
                                           const di_dfa **out);

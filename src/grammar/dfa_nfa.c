@@ -143,6 +143,7 @@ static di_status build(nfa *a, const di_expr *expr, uint32_t next, uint32_t *ent
     case DI_EXPR_EMPTY:
     case DI_EXPR_RULE:
     case DI_EXPR_MEMBERS:
+    case DI_EXPR_TOKEN:
         break;
     }
     *entry = next;
@@ -177,8 +178,11 @@ static di_status count_states(const di_expr *expr, uint64_t limit, uint64_t *tot
         return DI_OK;
     case DI_EXPR_RULE:
     case DI_EXPR_MEMBERS:
+    case DI_EXPR_TOKEN:
         return di_fail(DI_ERR_INPUT, "%s inside an expression, wanted characters only",
-                       expr->kind == DI_EXPR_RULE ? "a rule" : "members");
+                       expr->kind == DI_EXPR_RULE      ? "a rule"
+                       : expr->kind == DI_EXPR_MEMBERS ? "members"
+                                                       : "a token");
     case DI_EXPR_NOTHING:
     case DI_EXPR_EMPTY:
     case DI_EXPR_CHARS:

@@ -68,6 +68,15 @@ di_status di_expr_from_members(di_arena *arena, const di_expr_members *members, 
     return node(arena, value, out);
 }
 
+di_status di_expr_token(di_arena *arena, const char *text, size_t len, const di_expr **out)
+{
+    char *copy;
+    DI_TRY(DI_ARENA_NEW(arena, len + 1, &copy));
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    return node(arena, (di_expr){.kind = DI_EXPR_TOKEN, .token = {.text = copy, .len = len}}, out);
+}
+
 /* Copies items, taking the items of lists of the same kind in their place. */
 static di_status list(di_arena *arena, di_expr_kind kind, const di_expr *const *items, size_t n,
                       const di_expr **out)
@@ -222,6 +231,7 @@ di_status di_expr_json_string(di_arena *arena, const di_expr *expr, const di_exp
     }
     case DI_EXPR_RULE:
     case DI_EXPR_MEMBERS:
+    case DI_EXPR_TOKEN:
         return di_fail(DI_ERR_UNSUPPORTED, "a rule inside a JSON string");
     case DI_EXPR_NOTHING:
     case DI_EXPR_EMPTY:

@@ -21,6 +21,7 @@ typedef enum di_expr_kind {
     DI_EXPR_RULE, /* a rule of the grammar, by number */
     DI_EXPR_DFA,
     DI_EXPR_MEMBERS, /* members of an object */
+    DI_EXPR_TOKEN,   /* an added token of the vocabulary, by its text */
 } di_expr_kind;
 
 /* Texts of an automaton. as_json: each code point is spelled as inside a JSON string (see
@@ -67,6 +68,10 @@ struct di_expr {
         uint32_t rule;
         di_expr_dfa dfa;
         di_expr_members members;
+        struct {
+            const char *text;
+            size_t len;
+        } token;
     };
 };
 
@@ -91,6 +96,12 @@ DI_WARN_UNUSED di_status di_expr_from_dfa(di_arena *arena, di_expr_dfa dfa, cons
 DI_WARN_UNUSED di_status di_expr_from_members(di_arena *arena, const di_expr_members *members,
                                               const di_expr **out);
 
+/* A token that the vocabulary adds to those of its texts, such as a mark of the chat format: only
+ * this token goes there, not others that spell its text, and it goes nowhere else. Without a
+ * vocabulary, or if it has no such token: its text, which is UTF-8 and not empty; copied. */
+DI_WARN_UNUSED di_status di_expr_token(di_arena *arena, const char *text, size_t len,
+                                       const di_expr **out);
+
 /* DI_EXPR_SEQ of the arguments: DI_EXPR_SEQ_OF(arena, &out, a, b, c). The same for ALT. */
 #define DI_EXPR_SEQ_OF(arena, out, ...)                                                            \
     di_expr_seq((arena), (const di_expr *const[]){__VA_ARGS__},                                    \
@@ -101,7 +112,7 @@ DI_WARN_UNUSED di_status di_expr_from_members(di_arena *arena, const di_expr_mem
 
 /* The same texts as they stand between the quotes of a JSON string (RFC 8259): code points that
  * must be escaped (below U+0020, `"`, `\`) as their short escape or \u00XX, all others as
- * themselves. Repetitions go on counting code points. No RULE or MEMBERS inside. */
+ * themselves. Repetitions go on counting code points. No RULE, MEMBERS or TOKEN inside. */
 DI_WARN_UNUSED di_status di_expr_json_string(di_arena *arena, const di_expr *expr,
                                              const di_expr **out);
 /* One code point of any JSON string in any spelling: itself, a short escape (\/ included), \uXXXX,

@@ -10,11 +10,13 @@ enum { DEFAULT_MAX_STATES = 2000000, DEFAULT_MAX_DEPTH = 200 };
 typedef struct definition {
     const char *name;
     const di_expr *expr;
+    uint32_t escaped; /* a code point; 0: none */
 } definition;
 
 struct di_grammar_builder {
     di_arena arena;
     di_grammar_limits limits;
+    const di_vocab *vocab;
     definition *rules;
     size_t n_rules, cap_rules;
 };
@@ -71,6 +73,16 @@ di_status di_grammar_define(di_grammar_builder *builder, uint32_t rule, const di
     return DI_OK;
 }
 
+void di_grammar_escape(di_grammar_builder *builder, uint32_t rule, uint32_t code)
+{
+    builder->rules[rule].escaped = code;
+}
+
+void di_grammar_use_tokens(di_grammar_builder *builder, const di_vocab *vocab)
+{
+    builder->vocab = vocab;
+}
+
 /* --- raw grammars --- */
 
 di_status di_raw_state(di_raw_grammar *raw, uint32_t rule, uint32_t *state)
@@ -115,6 +127,7 @@ static di_status lower_rules(const di_grammar_builder *builder, di_raw_grammar *
     for (size_t i = 0; i < builder->n_rules; i++) {
         if (builder->rules[i].expr == NULL)
             return di_fail(DI_ERR_INPUT, "rule %s is used but not defined", builder->rules[i].name);
+        raw->escaped = builder->rules[i].escaped;
         DI_TRY(di_lower_rule(raw, (uint32_t)i, builder->rules[i].expr));
     }
     return DI_OK;
@@ -122,7 +135,9 @@ static di_status lower_rules(const di_grammar_builder *builder, di_raw_grammar *
 
 static di_status build(const di_grammar_builder *builder, uint32_t root, di_grammar *grammar)
 {
-    di_raw_grammar raw = {.max_states = builder->limits.max_states, .arena = &grammar->arena};
+    di_raw_grammar raw = {.max_states = builder->limits.max_states,
+                          .arena = &grammar->arena,
+                          .vocab = builder->vocab};
     di_status status = lower_rules(builder, &raw);
     if (status == DI_OK)
         status = di_grammar_analyze(&raw, grammar);

@@ -6,6 +6,7 @@
 #include "grammar/expr.h"
 
 typedef struct di_grammar di_grammar;
+typedef struct di_vocab di_vocab;
 typedef struct di_grammar_builder di_grammar_builder;
 
 /* Work a compilation may do, the same on every machine; 0 = the default. Beyond it:
@@ -29,6 +30,12 @@ DI_WARN_UNUSED di_status di_grammar_rule(di_grammar_builder *builder, const char
 /* Once for each rule. */
 DI_WARN_UNUSED di_status di_grammar_define(di_grammar_builder *builder, uint32_t rule,
                                            const di_expr *expr);
+/* In the texts of a rule a code point from U+0080 to U+FFFF stands as its escape in JSON, \uxxxx,
+ * never as itself. One code point a rule. */
+void di_grammar_escape(di_grammar_builder *builder, uint32_t rule, uint32_t code);
+/* The vocabulary whose added tokens DI_EXPR_TOKEN means, borrowed until the grammar is built.
+ * Without one, and for tokens that it lacks, such an expression is its text. */
+void di_grammar_use_tokens(di_grammar_builder *builder, const di_vocab *vocab);
 /* All rules must be defined. DI_ERR_INPUT if no text at all matches root. The builder stays as it
  * is. */
 DI_WARN_UNUSED di_status di_grammar_build(di_grammar_builder *builder, uint32_t root,

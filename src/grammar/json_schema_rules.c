@@ -102,6 +102,7 @@ static bool has_text(const di_js_rules *r, const di_expr *expr)
     case DI_EXPR_EMPTY:
     case DI_EXPR_CHARS:
     case DI_EXPR_DFA:
+    case DI_EXPR_TOKEN:
         break;
     }
     return true;

@@ -79,6 +79,7 @@ static bool may_be_empty(const di_expr *expr)
     switch (expr->kind) {
     case DI_EXPR_NOTHING:
     case DI_EXPR_CHARS:
+    case DI_EXPR_TOKEN:
         return false;
     case DI_EXPR_SEQ:
         for (uint32_t i = 0; i < expr->list.n; i++)
@@ -540,6 +541,8 @@ static di_status lower(lowering *l, const di_expr *expr, uint32_t from, uint32_t
                                 : lower_dfa_between(l, &expr->dfa, false, from, to);
     case DI_EXPR_MEMBERS:
         return lower_members(l, &expr->members, from, to);
+    case DI_EXPR_TOKEN:
+        return di_lower_token(l->raw, expr->token.text, expr->token.len, from, to);
     }
     return DI_OK;
 }

@@ -1,6 +1,9 @@
 /* Ranges of code points as ranges of UTF-8 bytes: a range is cut where the number of bytes changes
  * and then until each piece is a product of byte ranges. Common endings share their states. */
+#include <stdio.h>
+
 #include "grammar/automaton.h"
+#include "grammar/vocab.h"
 
 typedef struct byte_range {
     uint8_t first, last;
@@ -113,19 +116,76 @@ static di_status split(splitter *s, uint32_t first, uint32_t last)
     return add_sequence(s, bytes, n);
 }
 
-di_status di_lower_chars(di_raw_grammar *raw, di_charset set, uint32_t from, uint32_t to)
+static di_status add_range(splitter *s, di_code_range range)
 {
     static const uint32_t ends[4] = {0x7F, 0x7FF, 0xFFFF, DI_CODE_LAST};
-    splitter s = {.raw = raw, .from = from, .to = to};
-    for (uint32_t i = 0; i < set.n; i++) {
-        uint32_t first = set.ranges[i].first;
-        for (int n = 0; n < 4 && first <= set.ranges[i].last; n++) {
-            if (first > ends[n])
-                continue;
-            const uint32_t last = set.ranges[i].last < ends[n] ? set.ranges[i].last : ends[n];
-            DI_TRY(split(&s, first, last));
-            first = last + 1;
-        }
+    for (int n = 0; n < 4 && range.first <= range.last; n++) {
+        if (range.first > ends[n])
+            continue;
+        const uint32_t last = range.last < ends[n] ? range.last : ends[n];
+        DI_TRY(split(s, range.first, last));
+        range.first = last + 1;
     }
-    return flush(&s);
+    return DI_OK;
+}
+
+/* Bytes one after the other, each of two (the same twice: of one). */
+static di_status add_path(di_raw_grammar *raw, const char *bytes, const char *others, size_t n,
+                          uint32_t ends[2])
+{
+    uint32_t from = ends[0];
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t byte = (uint8_t)bytes[i], other = (uint8_t)others[i];
+        uint32_t next = ends[1];
+        if (i + 1 < n)
+            DI_TRY(di_raw_state(raw, raw->states[from].rule, &next));
+        DI_TRY(di_raw_edge_add(raw, from, byte_edge((byte_range){byte, byte}, next)));
+        if (other != byte)
+            DI_TRY(di_raw_edge_add(raw, from, byte_edge((byte_range){other, other}, next)));
+        from = next;
+    }
+    return DI_OK;
+}
+
+/* The code point that the rule escapes, with hexadecimal digits of either case. */
+static di_status lower_escape(di_raw_grammar *raw, uint32_t from, uint32_t to)
+{
+    char lower[8], upper[8];
+    snprintf(lower, sizeof lower, "\\u%04x", (unsigned)(raw->escaped & 0xFFFF));
+    snprintf(upper, sizeof upper, "\\u%04X", (unsigned)(raw->escaped & 0xFFFF));
+    return add_path(raw, lower, upper, 6, (uint32_t[2]){from, to});
+}
+
+di_status di_lower_token(di_raw_grammar *raw, const char *text, size_t len, uint32_t from,
+                         uint32_t to)
+{
+    if (raw->vocab != NULL && di_vocab_has_added(raw->vocab, text, len)) {
+        static const char mark = (char)DI_VOCAB_ADDED;
+        uint32_t next;
+        DI_TRY(di_raw_state(raw, raw->states[from].rule, &next));
+        DI_TRY(add_path(raw, &mark, &mark, 1, (uint32_t[2]){from, next}));
+        from = next;
+    }
+    return add_path(raw, text, text, len, (uint32_t[2]){from, to});
+}
+
+di_status di_lower_chars(di_raw_grammar *raw, di_charset set, uint32_t from, uint32_t to)
+{
+    const uint32_t code = raw->escaped;
+    splitter s = {.raw = raw, .from = from, .to = to};
+    bool has_escaped = false;
+    for (uint32_t i = 0; i < set.n; i++) {
+        const di_code_range range = set.ranges[i];
+        if (code == 0 || code < range.first || range.last < code) {
+            DI_TRY(add_range(&s, range));
+            continue;
+        }
+        has_escaped = true;
+        if (range.first < code)
+            DI_TRY(add_range(&s, (di_code_range){range.first, code - 1}));
+        if (code < range.last)
+            DI_TRY(add_range(&s, (di_code_range){code + 1, range.last}));
+    }
+    DI_TRY(flush(&s));
+    return has_escaped ? lower_escape(raw, from, to) : DI_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "grammar/token_static.h"
 #include "text/tokenizer.h"
@@ -184,20 +185,54 @@ di_status di_vocab_create(const di_vocab_token *tokens, uint32_t n_ids, di_vocab
     return DI_OK;
 }
 
+static di_status mark_added(di_arena *scratch, di_vocab_token *token)
+{
+    char *bytes;
+    DI_TRY(DI_ARENA_NEW(scratch, (size_t)token->len + 1, &bytes));
+    bytes[0] = (char)DI_VOCAB_ADDED;
+    memcpy(bytes + 1, token->bytes, token->len);
+    token->bytes = bytes;
+    token->len++;
+    return DI_OK;
+}
+
 di_status di_vocab_from_tokenizer(const di_tokenizer *tokenizer, di_vocab **out)
 {
     const uint32_t n_ids = (uint32_t)di_tokenizer_n_ids(tokenizer);
-    di_vocab_token *tokens = calloc((size_t)n_ids + 1, sizeof *tokens);
-    if (tokens == NULL)
-        return di_fail_memory(n_ids * sizeof *tokens, "the tokens of a vocabulary");
-    for (uint32_t i = 0; i < n_ids; i++) {
+    di_arena scratch = {0};
+    di_vocab_token *tokens;
+    di_status status = DI_ARENA_ZNEW(&scratch, (size_t)n_ids + 1, &tokens);
+    for (uint32_t i = 0; i < n_ids && status == DI_OK; i++) {
         const di_token *token = di_tokenizer_token(tokenizer, i);
-        if (token != NULL && token->text != NULL && !token->is_added && !token->is_special)
-            tokens[i] = (di_vocab_token){token->bytes, token->n_bytes};
+        if (token == NULL || token->text == NULL || token->is_special)
+            continue;
+        if (!token->is_added && memchr(token->bytes, DI_VOCAB_ADDED, token->n_bytes) != NULL)
+            continue; /* bytes of no text */
+        tokens[i] = (di_vocab_token){token->bytes, token->n_bytes};
+        if (token->is_added)
+            status = mark_added(&scratch, &tokens[i]);
     }
-    const di_status status = di_vocab_create(tokens, n_ids, out);
-    free(tokens);
+    if (status == DI_OK)
+        status = di_vocab_create(tokens, n_ids, out);
+    di_arena_free(&scratch);
     return status;
+}
+
+/* The child of a node that `byte` leads to; 0: none. */
+static uint32_t child_of(const di_vocab *v, uint32_t node, uint8_t byte)
+{
+    for (uint32_t i = node + 1; i < v->nodes[node].skip; i = v->nodes[i].skip)
+        if (v->nodes[i].byte == byte)
+            return i;
+    return 0;
+}
+
+bool di_vocab_has_added(const di_vocab *v, const char *text, size_t len)
+{
+    uint32_t node = child_of(v, 0, DI_VOCAB_ADDED);
+    for (size_t i = 0; i < len && node != 0; i++)
+        node = child_of(v, node, (uint8_t)text[i]);
+    return node != 0 && v->nodes[node].n_own > 0;
 }
 
 di_vocab *di_vocab_ref(di_vocab *vocab)

@@ -15,6 +15,10 @@
 typedef struct di_tokenizer di_tokenizer;
 typedef struct di_token_static di_token_static;
 
+/* The first byte of an added token, before those of its text: no text of UTF-8 has it, so that only
+ * grammars that name the token (DI_EXPR_TOKEN) let it in. */
+#define DI_VOCAB_ADDED 0xFFu
+
 typedef struct di_vocab_node {
     uint32_t skip;        /* the next node that is not below this one */
     uint32_t first_token; /* of those in the order of their bytes: at and below this node */
@@ -52,8 +56,10 @@ typedef struct di_vocab {
 /* tokens [n_ids]; copied. Tokens longer than 65,535 bytes are left out. */
 DI_WARN_UNUSED di_status di_vocab_create(const di_vocab_token *tokens, uint32_t n_ids,
                                          di_vocab **out);
-/* Of a tokenizer: all but its added tokens. */
+/* Of a tokenizer: all but its special tokens; added ones behind DI_VOCAB_ADDED. */
 DI_WARN_UNUSED di_status di_vocab_from_tokenizer(const di_tokenizer *tokenizer, di_vocab **out);
+/* Whether there is an added token of this text. */
+bool di_vocab_has_added(const di_vocab *vocab, const char *text, size_t len);
 di_vocab *di_vocab_ref(di_vocab *vocab);
 void di_vocab_unref(di_vocab *vocab);
 

@@ -226,6 +226,21 @@ static position_set after_members(oracle *o, const di_expr_members *m, const uin
     return all;
 }
 
+static position_set after_text(oracle *o, const char *text, size_t len, const uint64_t *from)
+{
+    position_set set = new_set(o);
+    for (size_t start = 0; start < o->n; start++) {
+        size_t at = 0, i = start;
+        for (uint32_t code; has(from, start) && at < len && i < o->n && at < SIZE_MAX; i++) {
+            const size_t n_bytes = di_utf8_decode(text + at, len - at, &code);
+            at = code == o->code[i] ? at + n_bytes : SIZE_MAX;
+        }
+        if (at == len)
+            add(set, i);
+    }
+    return set;
+}
+
 static position_set after(oracle *o, const di_expr *expr, const uint64_t *from)
 {
     position_set set = new_set(o);
@@ -259,6 +274,8 @@ static position_set after(oracle *o, const di_expr *expr, const uint64_t *from)
         return after_dfa(o, &expr->dfa, from);
     case DI_EXPR_MEMBERS:
         return after_members(o, &expr->members, from);
+    case DI_EXPR_TOKEN:
+        return after_text(o, expr->token.text, expr->token.len, from);
     }
     return set;
 }

@@ -364,6 +364,86 @@ static void forced(void **state)
     di_acceptor_unref(a);
 }
 
+/* An added token goes where it is named, and only as itself. */
+static void added_tokens(void **state)
+{
+    fixture *f = *state;
+    static const di_vocab_token tokens[] = {{"a", 1},       {"b", 1},       {"<x>", 3},  {"a<", 2},
+                                            {"<", 1},       {"x", 1},       {">", 1},    {">b", 2},
+                                            {"\xff<x>", 4}, {"\xff<y>", 4}, {"\xff<", 2}};
+    const di_expr *mark, *any;
+    const uint32_t root = new_rule(f, "root");
+    OK(di_expr_token(f->arena, "<x>", 3, &mark));
+    OK(di_expr_range(f->arena, 'a', 'z', &any));
+    any = repeat(f, any, 0, DI_REPEAT_INF);
+    OK(di_grammar_define(f->builder, root, seq(f, any, mark, any)));
+    di_vocab_unref(f->vocab);
+    for (uint32_t n = 8; n <= 11; n += 3) { /* without the token, then with it */
+        OK(di_vocab_create(tokens, n, &f->vocab));
+        assert_int_equal(di_vocab_has_added(f->vocab, "<x>", 3), n > 8);
+        assert_false(di_vocab_has_added(f->vocab, "<z>", 3));
+        assert_false(di_vocab_has_added(f->vocab, "<x", 2));
+        di_grammar_use_tokens(f->builder, f->vocab);
+        di_acceptor *a = accept_rule(f, root);
+        assert_int_equal(matches(a, "ab<x>c"), n == 8);
+        assert_int_equal(matches(a, "ab\xff<x>c"), n > 8);
+        for (unsigned seed = 1; seed < 10; seed++)
+            check_masks(a, f->vocab, seed, 20);
+        uint64_t bits[1];
+        di_matcher *m;
+        OK(di_matcher_create(a, &m));
+        OK(di_matcher_mask(m, bits));
+        /* "\xff<" is no added token but what a vocabulary of bytes might have: see
+         * di_vocab_from_tokenizer. */
+        assert_int_equal(bits[0], n == 8 ? 0x3F : 0x523);
+        di_matcher_destroy(m);
+        di_acceptor_unref(a);
+        if (n == 8)
+            di_vocab_unref(f->vocab);
+    }
+}
+
+/* A code point that stands as its escape, alone and in sets, also where it is counted. */
+static void escaped(void **state)
+{
+    fixture *f = *state;
+    const uint32_t root = new_rule(f, "root"), inner = new_rule(f, "inner");
+    const di_expr *any;
+    OK(di_expr_range(f->arena, 0x80, DI_CODE_LAST, &any));
+    any = alt(f, any, literal(f, "a"));
+    OK(di_grammar_define(f->builder, inner, repeat(f, any, 40, 41)));
+    OK(di_grammar_define(f->builder, root,
+                         seq(f, literal(f, "\xc3\xa9"), rule_expr(f, inner), literal(f, "b"))));
+    di_grammar_escape(f->builder, inner, 0xE9);
+    di_acceptor *a = accept_rule(f, root);
+    char text[200] = "\xc3\xa9";
+    memset(text + 2, 'a', 39);
+    static const struct {
+        const char *end;
+        bool accepted;
+    } rows[] = {{"ab", true},
+                {"\\u00e9b", true},
+                {"\\u00E9b", true},
+                {"\xc3\xa9"
+                 "b",
+                 false},
+                {"\\u00e8b", false},
+                {"\xc3\xa8"
+                 "b",
+                 true},
+                {"a\\u00e9b", true},
+                {"aa\\u00e9b", false},
+                {"\xf0\x9f\x98\x80"
+                 "b",
+                 true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        strcpy(text + 41, rows[i].end);
+        if (matches(a, text) != rows[i].accepted)
+            fail_msg("%s: wanted %d", text, rows[i].accepted);
+    }
+    di_acceptor_unref(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +453,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(nested, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(forced, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(added_tokens, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(escaped, set_up, tear_down),
         cmocka_unit_test(random_grammars),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
