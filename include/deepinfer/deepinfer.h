@@ -185,18 +185,22 @@ typedef enum di_schema_type {
     DI_SCHEMA_NONE = 0,
     DI_SCHEMA_REGEX, /* the whole answer matches */
     DI_SCHEMA_JSON,  /* a JSON Schema */
-    DI_SCHEMA_EBNF   /* a grammar in GBNF or xgrammar's EBNF */
+    DI_SCHEMA_EBNF,  /* a grammar in GBNF or xgrammar's EBNF */
+    /* Calls of tools in the chat format, and nothing else: `schema` is a JSON object with "tools",
+     * "tool_choice" and "parallel_tool_calls" as in a chat request, or the array of tools alone. */
+    DI_SCHEMA_TOOL_CALLS
 } di_schema_type;
 
-/* "regex", "json_schema" or "json", "ebnf" or "grammar"; DI_SCHEMA_NONE for any other name. */
+/* "regex", "json_schema" or "json", "ebnf" or "grammar", "tool_calls"; DI_SCHEMA_NONE for any other
+ * name. */
 DI_API di_schema_type di_schema_type_from_name(const char *name);
 
 typedef struct di_so_args {
     di_schema_type schema_type;
-    const char *schema;  /* pattern, JSON text or grammar */
+    const char *schema;  /* pattern, grammar or JSON text */
     size_t schema_bytes; /* 0 = strlen(schema) */
     const char *root;    /* EBNF: the rule to start with; NULL = "root" */
-    /* JSON only, from here on. */
+    /* JSON and tool calls only, from here on. */
     bool is_fixed_layout;   /* whitespace only as indent and separators say */
     int32_t max_whitespace; /* else: most characters of whitespace in a row; -1 = no bound */
     int32_t indent;         /* fixed layout alone: spaces a level, a member a line; -1 = one line */

@@ -7,6 +7,7 @@
 struct di_checker {
     di_acceptor *acceptor;
     di_matcher *matcher; /* of the text in progress */
+    di_matcher *whole;   /* of texts, where `matcher` reads tokens that no text has; or NULL */
     di_buf not_enforced;
 };
 
@@ -31,14 +32,27 @@ void di_vocab_close(di_vocab *vocab)
     di_vocab_unref(vocab);
 }
 
-static di_status create(const di_so_args *args, di_vocab *vocab, di_checker *checker)
+static di_status create_matcher(const di_so_args *args, di_vocab *vocab, di_buf *not_enforced,
+                                di_acceptor **acceptor, di_matcher **matcher)
 {
     di_grammar *grammar;
-    DI_TRY(di_grammar_compile(args, &checker->not_enforced, &grammar));
-    const di_status status = di_acceptor_create(grammar, vocab, &checker->acceptor);
+    DI_TRY(di_grammar_compile_for(args, vocab, not_enforced, &grammar));
+    const di_status status = di_acceptor_create(grammar, vocab, acceptor);
     di_grammar_unref(grammar);
     DI_TRY(status);
-    return di_matcher_create(checker->acceptor, &checker->matcher);
+    return di_matcher_create(*acceptor, matcher);
+}
+
+static di_status create(const di_so_args *args, di_vocab *vocab, di_checker *checker)
+{
+    DI_TRY(
+        create_matcher(args, vocab, &checker->not_enforced, &checker->acceptor, &checker->matcher));
+    if (vocab == NULL || args->schema_type != DI_SCHEMA_TOOL_CALLS)
+        return DI_OK;
+    di_acceptor *acceptor = NULL;
+    const di_status status = create_matcher(args, NULL, NULL, &acceptor, &checker->whole);
+    di_acceptor_unref(acceptor);
+    return status;
 }
 
 di_status di_checker_create(const di_so_args *args, di_vocab *vocab, di_checker **out)
@@ -63,6 +77,7 @@ void di_checker_destroy(di_checker *checker)
     if (checker == NULL)
         return;
     di_matcher_destroy(checker->matcher);
+    di_matcher_destroy(checker->whole);
     di_acceptor_unref(checker->acceptor);
     di_buf_free(&checker->not_enforced);
     free(checker);
@@ -81,9 +96,10 @@ di_status di_checker_begin(di_checker *checker)
 
 di_status di_checker_match(di_checker *checker, const char *text, size_t bytes, bool *accepted)
 {
-    DI_TRY(di_checker_begin(checker));
-    DI_TRY(di_matcher_accept(checker->matcher, text, bytes, accepted));
-    *accepted = *accepted && di_matcher_may_end(checker->matcher);
+    di_matcher *matcher = checker->whole != NULL ? checker->whole : checker->matcher;
+    di_matcher_rollback(matcher, di_matcher_n_accepted(matcher));
+    DI_TRY(di_matcher_accept(matcher, text, bytes, accepted));
+    *accepted = *accepted && di_matcher_may_end(matcher);
     return DI_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "grammar/ebnf.h"
 #include "grammar/regex.h"
+#include "grammar/tool_calls.h"
 
 /* Descriptions of which the acceptors are kept. */
 enum { MAX_CACHED = 64, MAX_INDENT = 32, MAX_WHITESPACE = 1000000 };
@@ -18,11 +19,9 @@ di_schema_type di_schema_type_from_name(const char *name)
     static const struct {
         const char *name;
         di_schema_type type;
-    } names[] = {{"regex", DI_SCHEMA_REGEX},
-                 {"json_schema", DI_SCHEMA_JSON},
-                 {"json", DI_SCHEMA_JSON},
-                 {"ebnf", DI_SCHEMA_EBNF},
-                 {"grammar", DI_SCHEMA_EBNF}};
+    } names[] = {{"regex", DI_SCHEMA_REGEX},  {"json_schema", DI_SCHEMA_JSON},
+                 {"json", DI_SCHEMA_JSON},    {"ebnf", DI_SCHEMA_EBNF},
+                 {"grammar", DI_SCHEMA_EBNF}, {"tool_calls", DI_SCHEMA_TOOL_CALLS}};
     for (size_t i = 0; name != NULL && i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i].name, name) == 0)
             return names[i].type;
@@ -47,15 +46,17 @@ static di_status check_layout(const di_so_args *args)
 
 di_status di_so_args_check(const di_so_args *args)
 {
-    if (args->schema_type < DI_SCHEMA_REGEX || args->schema_type > DI_SCHEMA_EBNF)
+    const bool is_json =
+        args->schema_type == DI_SCHEMA_JSON || args->schema_type == DI_SCHEMA_TOOL_CALLS;
+    if (args->schema_type < DI_SCHEMA_REGEX || args->schema_type > DI_SCHEMA_TOOL_CALLS)
         return di_fail(DI_ERR_ARGUMENT, "schema_type: found %d, wanted %d to %d",
-                       (int)args->schema_type, DI_SCHEMA_REGEX, DI_SCHEMA_EBNF);
+                       (int)args->schema_type, DI_SCHEMA_REGEX, DI_SCHEMA_TOOL_CALLS);
     if (args->schema == NULL)
         return di_fail(DI_ERR_ARGUMENT, "schema: found NULL, wanted a text");
     if (args->root != NULL && args->schema_type != DI_SCHEMA_EBNF)
         return di_fail(DI_ERR_ARGUMENT, "root: found \"%s\", wanted it only with an EBNF grammar",
                        args->root);
-    return args->schema_type == DI_SCHEMA_JSON ? check_layout(args) : DI_OK;
+    return is_json ? check_layout(args) : DI_OK;
 }
 
 static di_status parse_regex(di_grammar_builder *builder, const di_so_args *args, uint32_t *root)
@@ -83,8 +84,11 @@ static di_status parse_schema(di_grammar_builder *builder, const di_so_args *arg
         .lenient = args->lenient,
     };
     DI_BUF_AUTO ignored = {0};
-    return di_json_schema_parse(builder, args->schema, schema_len(args), &options,
-                                not_enforced != NULL ? not_enforced : &ignored, root);
+    di_buf *lines = not_enforced != NULL ? not_enforced : &ignored;
+    const size_t len = schema_len(args);
+    return args->schema_type == DI_SCHEMA_JSON
+               ? di_json_schema_parse(builder, args->schema, len, &options, lines, root)
+               : di_tool_calls_parse(builder, args->schema, len, &options, lines, root);
 }
 
 static di_status parse(di_grammar_builder *builder, const di_so_args *args, di_buf *not_enforced,
@@ -94,23 +98,31 @@ static di_status parse(di_grammar_builder *builder, const di_so_args *args, di_b
     case DI_SCHEMA_REGEX:
         return parse_regex(builder, args, root);
     case DI_SCHEMA_JSON:
+    case DI_SCHEMA_TOOL_CALLS:
         return parse_schema(builder, args, not_enforced, root);
     default:
         return di_ebnf_parse(builder, args->schema, schema_len(args), args->root, root);
     }
 }
 
-di_status di_grammar_compile(const di_so_args *args, di_buf *not_enforced, di_grammar **out)
+di_status di_grammar_compile_for(const di_so_args *args, const di_vocab *vocab,
+                                 di_buf *not_enforced, di_grammar **out)
 {
     di_grammar_builder *builder;
     uint32_t root;
     DI_TRY(di_so_args_check(args));
     DI_TRY(di_grammar_builder_create(NULL, &builder));
+    di_grammar_use_tokens(builder, vocab);
     di_status status = parse(builder, args, not_enforced, &root);
     if (status == DI_OK)
         status = di_grammar_build(builder, root, out);
     di_grammar_builder_destroy(builder);
     return status;
+}
+
+di_status di_grammar_compile(const di_so_args *args, di_buf *not_enforced, di_grammar **out)
+{
+    return di_grammar_compile_for(args, NULL, not_enforced, out);
 }
 
 /* --- common token sets --- */
@@ -133,7 +145,7 @@ static di_status warm_with(di_vocab *vocab, const di_so_args *args, const char *
     uint64_t *bits = malloc(((size_t)vocab->n_words + 1) * sizeof *bits);
     if (bits == NULL)
         return di_fail_memory(vocab->n_words * sizeof *bits, "a token mask");
-    di_status status = di_grammar_compile(args, NULL, &grammar);
+    di_status status = di_grammar_compile_for(args, vocab, NULL, &grammar);
     if (status == DI_OK) {
         status = di_acceptor_create(grammar, vocab, &acceptor);
         if (status == DI_OK)
@@ -270,7 +282,7 @@ static di_status compile(di_grammar_cache *cache, const di_so_args *args, di_acc
     di_grammar *grammar;
     di_vocab *vocab;
     DI_TRY(vocab_of(cache, &vocab));
-    DI_TRY(di_grammar_compile(args, NULL, &grammar));
+    DI_TRY(di_grammar_compile_for(args, vocab, NULL, &grammar));
     const di_status status = di_acceptor_create(grammar, vocab, out);
     di_grammar_unref(grammar);
     return status;

@@ -8,9 +8,13 @@
 /* DI_ERR_ARGUMENT if the options do not fit the type or are out of range. */
 DI_WARN_UNUSED di_status di_so_args_check(const di_so_args *args);
 
-/* *not_enforced (may be NULL): with args->lenient, a line for each keyword that is not enforced. */
+/* For texts. *not_enforced (may be NULL): with args->lenient, a line for each keyword that is not
+ * enforced. */
 DI_WARN_UNUSED di_status di_grammar_compile(const di_so_args *args, di_buf *not_enforced,
                                             di_grammar **out);
+/* For the tokens of a vocabulary, see di_grammar_use_tokens. */
+DI_WARN_UNUSED di_status di_grammar_compile_for(const di_so_args *args, const di_vocab *vocab,
+                                                di_buf *not_enforced, di_grammar **out);
 
 /* Finds the token sets of what nearly every JSON schema has (the insides of strings, bounded ones,
  * and of free names), so that no request pays for them: about as long as making the vocabulary. */

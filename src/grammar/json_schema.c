@@ -113,7 +113,10 @@ static di_status parse(di_js *js, const char *text, size_t len, uint32_t *root_r
     DI_TRY(di_js_rules_create(js));
     const di_js_lit root = di_js_lit_of(js->document.root);
     const di_expr *expr;
-    DI_TRY(di_js_emit(js, &root, 1, 0, &expr));
+    if (js->options->is_call)
+        DI_TRY(di_js_emit_call(js, root, &expr));
+    else
+        DI_TRY(di_js_emit(js, &root, 1, 0, &expr));
     DI_TRY(di_js_emit_rest(js));
     return di_js_rules_define(js, expr, root_rule);
 }

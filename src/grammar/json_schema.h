@@ -20,6 +20,9 @@ typedef struct di_json_schema_options {
     bool strict; /* objects and arrays are closed where the schema is silent about more members */
     bool any_order; /* members in any order */
     bool lenient;   /* keywords that cannot be enforced are left out and listed */
+    /* Not JSON but the parameters of a tool call in the chat format (docs/chat.md), from the end of
+     * the line that names the tool to that of the last parameter: docs/structured-output.md. */
+    bool is_call;
 } di_json_schema_options;
 
 /* Adds rules for the schema. *not_enforced (may be NULL unless lenient): one line a keyword left

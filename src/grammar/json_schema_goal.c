@@ -74,7 +74,7 @@ static di_status simplify(di_js *js, di_js_lit lit, di_js_lits *out, bool *is_re
     return DI_OK;
 }
 
-static bool is_false(const di_js_lits *lits)
+static bool has_false(const di_js_lits *lits)
 {
     for (size_t i = 0; i < lits->n; i++)
         if (lits->items[i] == DI_JS_FALSE)
@@ -82,10 +82,21 @@ static bool is_false(const di_js_lits *lits)
     return false;
 }
 
+di_status di_js_simplify(di_js *js, const di_js_lit *lits, size_t n, di_js_lits *out,
+                         bool *is_referred, bool *is_false)
+{
+    *out = (di_js_lits){0};
+    *is_referred = false;
+    for (size_t i = 0; i < n; i++)
+        DI_TRY(simplify(js, lits[i], out, is_referred, 0));
+    *is_false = has_false(out);
+    return DI_OK;
+}
+
 /* ---- a shape */
 
-static di_status view_of(di_js *js, const di_js_lit *lits, size_t n, const di_js_shape *shape,
-                         di_js_view *view)
+di_status di_js_view_of(di_js *js, const di_js_lit *lits, size_t n, const di_js_shape *shape,
+                        di_js_view *view)
 {
     *view = (di_js_view){.lits = lits, .n_lits = n, .shape = shape};
     return di_js_facts(js, shape, &view->facts, &view->n_facts);
@@ -112,7 +123,7 @@ static di_status emit_word(di_js *js, const di_js_view *view, di_sj_type type, c
     return is_excluded(view, type) ? DI_OK : di_js_literal(js, text, strlen(text), out);
 }
 
-static di_status emit_shape(di_js *js, const di_js_view *view, const di_expr **out)
+di_status di_js_emit_shape(di_js *js, const di_js_view *view, const di_expr **out)
 {
     const uint32_t types = view->shape->types;
     const di_expr *parts[8];
@@ -197,9 +208,9 @@ static di_status build_expr(di_js *js, di_js_emission *e)
         DI_TRY(DI_ARENA_NEW(&js->scratch, shapes.n, &parts));
         for (size_t i = 0; i < shapes.n; i++) {
             di_js_view view;
-            DI_TRY(view_of(js, e->lits, e->n, &shapes.items[i], &view));
+            DI_TRY(di_js_view_of(js, e->lits, e->n, &shapes.items[i], &view));
             view.level = e->level;
-            DI_TRY(emit_shape(js, &view, &parts[n++]));
+            DI_TRY(di_js_emit_shape(js, &view, &parts[n++]));
         }
         DI_TRY(di_expr_alt(js->arena, parts, n, &e->expr));
     }
@@ -262,14 +273,13 @@ static di_status find_emission(di_js *js, const di_js_lits *lits, uint32_t level
 di_status di_js_emit(di_js *js, const di_js_lit *lits, size_t n, uint32_t level,
                      const di_expr **out)
 {
-    di_js_lits simple = {0};
+    di_js_lits simple;
     di_js_emission *e;
-    bool is_referred = false;
+    bool is_referred, is_false;
     level = di_js_level(js, level);
-    for (size_t i = 0; i < n; i++)
-        DI_TRY(simplify(js, lits[i], &simple, &is_referred, 0));
+    DI_TRY(di_js_simplify(js, lits, n, &simple, &is_referred, &is_false));
     *out = di_expr_nothing();
-    if (is_false(&simple))
+    if (is_false)
         return DI_OK;
     if (simple.n == 0)
         return di_js_any_value(js, level, out);
@@ -334,7 +344,7 @@ static di_status find_types(di_js *js, const di_js_lits *lits, uint32_t types, u
     for (size_t i = 0; status == DI_OK && i < shapes.n && *out != types; i++) {
         di_js_view view;
         uint32_t more = 0;
-        DI_TRY(view_of(js, lits->items, lits->n, &shapes.items[i], &view));
+        DI_TRY(di_js_view_of(js, lits->items, lits->n, &shapes.items[i], &view));
         status = types_of_shape(js, &view, &more);
         *out |= more;
     }
@@ -349,12 +359,11 @@ di_status di_js_types_left(di_js *js, const di_js_lit *lits, size_t n, uint32_t 
                            uint32_t *out)
 {
     enum { DEPTH_MOST = 6 };
-    di_js_lits simple = {0};
-    bool is_referred = false;
+    di_js_lits simple;
+    bool is_referred, is_false;
     int64_t known;
-    for (size_t i = 0; i < n; i++)
-        DI_TRY(simplify(js, lits[i], &simple, &is_referred, 0));
-    *out = is_false(&simple) ? 0 : types;
+    DI_TRY(di_js_simplify(js, lits, n, &simple, &is_referred, &is_false));
+    *out = is_false ? 0 : types;
     if (*out == 0 || simple.n == 0 || js->empty_depth >= DEPTH_MOST)
         return DI_OK;
     di_js_lit *key;

@@ -20,6 +20,7 @@ typedef uint32_t di_js_lit; /* 2 * id of a schema, + 1 for its negation; or one 
 #define DI_JS_FALSE   UINT32_MAX
 #define DI_JS_TRUE    (UINT32_MAX - 1)
 #define DI_JS_NO_RULE UINT32_MAX
+#define DI_JS_MARK    0xFF5Cu /* first of DI_CHAT_DSML; calls: JSON has it as an escape only */
 
 enum {
     DI_JS_NULL = 1,
@@ -141,6 +142,10 @@ typedef struct di_js {
     const di_expr **known_items;
     size_t n_known, cap_known;
     di_js_rules *rules;
+
+    /* json_schema_call.c: every text without the mark of the chat format, and those of them that
+     * end like the beginning of a closing tag; NULL: not made yet */
+    const di_dfa *unmarked, *unmarked_to_tag;
 } di_js;
 
 /* json_schema.c: DI_ERR_INPUT or DI_ERR_UNSUPPORTED with the pointer of `at`. di_js_refuse is
@@ -200,6 +205,8 @@ DI_WARN_UNUSED di_status di_js_facts(di_js *js, const di_js_shape *shape,
                                      const di_js_fact *const **facts, size_t *n);
 /* Literal twice: nothing new. */
 DI_WARN_UNUSED di_status di_js_lits_add(di_js *js, di_js_lits *lits, di_js_lit lit);
+/* One of them is DI_JS_FALSE, or the schema `false`. */
+bool di_js_has_false(const di_js *js, const di_js_lits *lits);
 
 /* json_schema_check.c: does a value satisfy all literals? */
 typedef enum di_js_verdict { DI_JS_NO, DI_JS_YES, DI_JS_UNKNOWN } di_js_verdict;
@@ -212,7 +219,11 @@ DI_WARN_UNUSED di_status di_js_check_name(di_js *js, di_js_name name, di_js_lit 
                                           di_js_verdict *out);
 uint32_t di_js_type_of(const di_sj_value *value); /* one bit */
 
-/* json_schema_goal.c: the values of a goal at a level of nesting. */
+/* json_schema_goal.c: the literals without those that only name or join others; *is_false: one of
+ * them is DI_JS_FALSE. */
+DI_WARN_UNUSED di_status di_js_simplify(di_js *js, const di_js_lit *lits, size_t n, di_js_lits *out,
+                                        bool *is_referred, bool *is_false);
+/* The values of a goal at a level of nesting. */
 DI_WARN_UNUSED di_status di_js_emit(di_js *js, const di_js_lit *lits, size_t n, uint32_t level,
                                     const di_expr **out);
 /* The goals that were only referred to. */
@@ -235,7 +246,13 @@ typedef struct di_js_view {
     const di_js_fact *const *facts;
     size_t n_facts;
     uint32_t level;
+    bool is_call; /* of an object: the parameters of a call */
 } di_js_view;
+
+DI_WARN_UNUSED di_status di_js_view_of(di_js *js, const di_js_lit *lits, size_t n,
+                                       const di_js_shape *shape, di_js_view *view);
+/* The values of a shape. */
+DI_WARN_UNUSED di_status di_js_emit_shape(di_js *js, const di_js_view *view, const di_expr **out);
 
 /* Where the schema begins whose unevaluated keyword is the fact number `end`. */
 size_t di_js_frame_of(const di_js_view *view, size_t end);
@@ -259,6 +276,30 @@ DI_WARN_UNUSED di_status di_js_shape_values(di_js *js, const di_js_view *view, b
 DI_WARN_UNUSED di_status di_js_list_values(di_js *js, const di_js_lit *lits, size_t n,
                                            bool *is_finite, const di_sj_value ***values,
                                            size_t *n_values);
+
+/* json_schema_string.c: the strings of a shape that has no list of values, as they are, from which
+ * texts with the mark of the chat format are taken out; with the tag that closes a parameter. */
+DI_WARN_UNUSED di_status di_js_emit_raw_string(di_js *js, const di_js_view *view,
+                                               const di_expr **out);
+
+/* json_schema_call.c: calls of tools. Member lists of an object become parameters. */
+DI_WARN_UNUSED di_status di_js_emit_call(di_js *js, di_js_lit root, const di_expr **out);
+/* A declared parameter (`at`: a keyword for errors), or one of the names of an automaton. NOTHING
+ * if it can have no value. */
+DI_WARN_UNUSED di_status di_js_parameter(di_js *js, di_js_name name, const di_sj_value *at,
+                                         const di_js_lits *lits, const di_expr **out);
+DI_WARN_UNUSED di_status di_js_free_parameter(di_js *js, const di_dfa *names,
+                                              const di_js_lits *lits, const di_expr **out);
+/* All parameters in any order: each of `members` at most once, the last n_free of them for names
+ * that are free. */
+DI_WARN_UNUSED di_status di_js_parameters(di_js *js, const di_expr_members *members,
+                                          uint32_t n_free, bool may_empty, const di_expr **out);
+/* The tag that closes a parameter, or what is left of it after its first two characters. */
+DI_WARN_UNUSED di_status di_js_closing_tag(di_js *js, bool is_begun, const di_expr **out);
+/* Every text without the mark; those that end in "</" as well. */
+DI_WARN_UNUSED di_status di_js_unmarked(di_js *js, bool to_tag, const di_dfa **out);
+/* The text has the mark. */
+bool di_js_is_marked(const char *text, size_t len);
 
 /* Texts of strings that satisfy the literals, without quotes. */
 DI_WARN_UNUSED di_status di_js_string_dfa(di_js *js, const di_js_lit *lits, size_t n,
@@ -309,6 +350,9 @@ DI_WARN_UNUSED di_status di_js_keep(di_js *js, const di_buf *key, const di_expr 
 /* The expression, as a rule of its own if it is more than a few states: for several uses. */
 DI_WARN_UNUSED di_status di_js_share(di_js *js, const char *name, const di_expr *expr,
                                      const di_expr **out);
+/* In a call: the same, but a rule that is no JSON. */
+DI_WARN_UNUSED di_status di_js_share_raw(di_js *js, const char *name, const di_expr *expr,
+                                         const di_expr **out);
 DI_WARN_UNUSED di_status di_js_any_number(di_js *js, bool is_integer, const di_expr **out);
 /* UTF-8 text; nodes of ASCII are shared. */
 DI_WARN_UNUSED di_status di_js_literal(di_js *js, const char *text, size_t len,

@@ -15,6 +15,7 @@ typedef struct object {
     uint32_t min, max;
     bool is_closed; /* strict, and the schema is silent */
     bool has_order; /* some member has a place */
+    bool has_required;
     member *members;
     uint32_t n_members, cap_members;
     uint32_t *slots; /* hash table: number of the member + 1 */
@@ -156,10 +157,11 @@ static di_status add_fact(di_js *js, const di_js_fact *fact, object *o)
     }
 }
 
-/* Strict mode: the schema declares members and does not say what others may be. */
+/* Strict mode: the schema declares members and does not say what others may be. A call always
+ * declares its parameters. */
 static bool is_silent(const di_js_view *view)
 {
-    bool has_members = false;
+    bool has_members = view->is_call;
     for (size_t i = 0; i < view->n_facts; i++) {
         const di_js_fact *fact = view->facts[i];
         if (fact->kind == DI_JS_FACT_REST_PROPERTIES)
@@ -184,6 +186,7 @@ static di_status read_object(di_js *js, const di_js_view *view, object *o)
         if (fact->kind != DI_JS_FACT_REQUIRED)
             continue;
         member_of(o, (di_js_name){fact->name, fact->name_len})->is_required = true;
+        o->has_required = true;
         o->has_order |= !fact->is_anywhere;
     }
     for (size_t i = 0; i < view->n_facts; i++) {
@@ -191,7 +194,7 @@ static di_status read_object(di_js *js, const di_js_view *view, object *o)
         if (fact->kind == DI_JS_FACT_PROPERTY)
             member_of(o, (di_js_name){fact->name, fact->name_len});
     }
-    o->is_closed = js->options->strict && is_silent(view);
+    o->is_closed = (js->options->strict || view->is_call) && is_silent(view);
     return DI_OK;
 }
 
@@ -281,7 +284,10 @@ static di_status lits_of(di_js *js, const object *o, subject s, di_js_lits *lits
         if (fact->kind == DI_JS_FACT_REST_PROPERTIES)
             DI_TRY(add_unevaluated(js, o, i, s, lits));
     }
-    if (o->is_closed && !is_evaluated)
+    /* A parameter that is required is declared by that, unless strict. */
+    const bool is_declared =
+        o->view->is_call && !js->options->strict && s.member != NULL && s.member->is_required;
+    if (o->is_closed && !is_evaluated && !is_declared)
         DI_TRY(di_js_lits_add(js, lits, DI_JS_FALSE));
     return DI_OK;
 }
@@ -316,18 +322,6 @@ static di_status member_lits(di_js *js, const object *o, const member *m, di_js_
                                 "known"));
     }
     return DI_OK;
-}
-
-static bool has_false(const di_js *js, const di_js_lits *lits)
-{
-    for (size_t i = 0; i < lits->n; i++) {
-        const di_js_lit lit = lits->items[i];
-        if (lit == DI_JS_FALSE)
-            return true;
-        if (lit != DI_JS_TRUE && (lit & 1) == 0 && di_js_schema_of(js, lit)->type == DI_SJ_FALSE)
-            return true;
-    }
-    return false;
 }
 
 /* ---- free members */
@@ -442,32 +436,47 @@ static di_status add_classes(di_js *js, free_members *f, name_class *c)
     di_js_lits lits;
     const di_expr *key, *value;
     DI_TRY(lits_of(js, o, (subject){.matched = c->matched}, &lits));
-    if (has_false(js, &lits))
+    if (di_js_has_false(js, &lits))
         return DI_OK;
+    if (f->n_parts == 64)
+        return di_fail(DI_ERR_UNSUPPORTED, "more than 64 kinds of names");
+    if (o->view->is_call) {
+        const di_dfa *names;
+        DI_TRY(class_dfa(js, o, c, &names));
+        DI_TRY(di_js_free_parameter(js, names, &lits, &key));
+        f->parts[f->n_parts] = key;
+        f->n_parts += key->kind != DI_EXPR_NOTHING;
+        return DI_OK;
+    }
     DI_TRY(class_key(js, o, c, &key));
     if (key->kind == DI_EXPR_NOTHING)
         return DI_OK;
     DI_TRY(di_js_emit(js, lits.items, lits.n, o->view->level + 1, &value));
-    if (f->n_parts == 64)
-        return di_fail(DI_ERR_UNSUPPORTED, "more than 64 kinds of names");
     return DI_EXPR_SEQ_OF(js->arena, &f->parts[f->n_parts++], key, f->colon, value);
+}
+
+/* *is_left_out: what names may be cannot be enforced, and need not be (lenient). */
+static di_status emit_classes(di_js *js, const object *o, free_members *f, bool *is_left_out)
+{
+    name_class all = {0};
+    const di_status status = add_classes(js, f, &all);
+    const di_sj_value *at = o->patterns_at != NULL ? o->patterns_at : o->names_at;
+    *is_left_out = status == DI_ERR_UNSUPPORTED && !js->is_named && at != NULL;
+    return *is_left_out ? di_js_refuse_failed(js, at, status) : status;
 }
 
 static di_status emit_free(di_js *js, const object *o, const di_expr **out)
 {
     free_members f = {.o = o};
-    name_class all = {0};
+    bool is_left_out;
     DI_TRY(di_js_colon(js, &f.colon));
-    di_status status = add_classes(js, &f, &all);
-    const di_sj_value *at = o->patterns_at != NULL ? o->patterns_at : o->names_at;
-    if (status == DI_ERR_UNSUPPORTED && !js->is_named && at != NULL) {
+    DI_TRY(emit_classes(js, o, &f, &is_left_out));
+    if (is_left_out) {
         const di_expr *key, *value;
-        DI_TRY(di_js_refuse_failed(js, at, status));
         DI_TRY(di_js_any_string(js, &key));
         DI_TRY(di_js_any_value(js, o->view->level + 1, &value));
         return DI_EXPR_SEQ_OF(js->arena, out, key, f.colon, value);
     }
-    DI_TRY(status);
     return di_expr_alt(js->arena, f.parts, f.n_parts, out);
 }
 
@@ -479,14 +488,53 @@ static di_status emit_member(di_js *js, const object *o, const member *m, const 
     const di_expr *key, *colon, *value;
     DI_TRY(member_lits(js, o, m, &lits));
     *out = di_expr_nothing();
-    if (has_false(js, &lits))
+    if (di_js_has_false(js, &lits))
         return DI_OK;
+    if (o->view->is_call)
+        return di_js_parameter(js, m->name, m->own, &lits, out);
     DI_BUF_AUTO text = {0};
     DI_TRY(di_sj_write_string(m->name.text, m->name.len, &text));
     DI_TRY(di_js_literal(js, di_buf_str(&text), text.len, &key));
     DI_TRY(di_js_colon(js, &colon));
     DI_TRY(di_js_emit(js, lits.items, lits.n, o->view->level + 1, &value));
     return DI_EXPR_SEQ_OF(js->arena, out, key, colon, value);
+}
+
+/* Those that can have a value; *is_possible false if a required one cannot. */
+static di_status list_members(di_js *js, const object *o, di_expr_member *members, uint32_t *n,
+                              bool *is_possible)
+{
+    *n = 0;
+    *is_possible = true;
+    for (uint32_t i = 0; i < o->n_members && *is_possible; i++) {
+        const di_expr *text;
+        DI_TRY(emit_member(js, o, &o->members[i], &text));
+        if (text->kind != DI_EXPR_NOTHING)
+            members[(*n)++] =
+                (di_expr_member){.text = text, .is_required = o->members[i].is_required};
+        else
+            *is_possible = !o->members[i].is_required;
+    }
+    return DI_OK;
+}
+
+/* The reader of calls refuses a name that occurs twice: a free one of each kind, at most. */
+static di_status emit_parameters(di_js *js, const object *o, const di_expr **out)
+{
+    free_members f = {.o = o};
+    di_expr_members all = {.any_order = true, .min_n = o->min, .max_n = o->max};
+    di_expr_member *members;
+    bool is_possible, is_left_out;
+    *out = di_expr_nothing();
+    DI_TRY(emit_classes(js, o, &f, &is_left_out));
+    DI_TRY(DI_ARENA_NEW(js->arena, o->n_members + f.n_parts, &members));
+    DI_TRY(list_members(js, o, members, &all.n, &is_possible));
+    if (!is_possible)
+        return DI_OK;
+    for (size_t i = 0; i < f.n_parts; i++)
+        members[all.n++] = (di_expr_member){.text = f.parts[i]};
+    all.members = members;
+    return di_js_parameters(js, &all, (uint32_t)f.n_parts, o->min == 0 && !o->has_required, out);
 }
 
 static di_status emit_members(di_js *js, const object *o, const di_expr **out)
@@ -496,19 +544,12 @@ static di_status emit_members(di_js *js, const object *o, const di_expr **out)
                            .max_n = o->max};
     di_expr_member *members;
     const di_expr *others;
-    bool may_empty = o->min == 0;
+    bool is_possible;
     DI_TRY(DI_ARENA_NEW(js->arena, o->n_members, &members));
     *out = di_expr_nothing();
-    for (uint32_t i = 0; i < o->n_members; i++) {
-        const di_expr *text;
-        DI_TRY(emit_member(js, o, &o->members[i], &text));
-        may_empty &= !o->members[i].is_required;
-        if (text->kind != DI_EXPR_NOTHING)
-            members[all.n++] =
-                (di_expr_member){.text = text, .is_required = o->members[i].is_required};
-        else if (o->members[i].is_required)
-            return DI_OK;
-    }
+    DI_TRY(list_members(js, o, members, &all.n, &is_possible));
+    if (!is_possible)
+        return DI_OK;
     DI_TRY(emit_free(js, o, &others));
     all.members = members;
     all.others = others->kind == DI_EXPR_NOTHING ? NULL : others;
@@ -516,6 +557,7 @@ static di_status emit_members(di_js *js, const object *o, const di_expr **out)
     const di_expr *items = di_expr_nothing();
     if (o->max > 0 && (all.others != NULL || (all.n > 0 && all.n >= all.min_n)))
         DI_TRY(di_expr_from_members(js->arena, &all, &items));
+    const bool may_empty = o->min == 0 && !o->has_required;
     return di_js_bracketed(js, '{', items, may_empty, o->view->level, out);
 }
 
@@ -534,7 +576,7 @@ di_status di_js_emit_object(di_js *js, const di_js_view *view, const di_expr **o
                 return DI_OK;
         return di_js_bracketed(js, '{', di_expr_nothing(), o.min == 0, view->level, out);
     }
-    return emit_members(js, &o, out);
+    return view->is_call ? emit_parameters(js, &o, out) : emit_members(js, &o, out);
 }
 
 di_status di_js_object_is_empty(di_js *js, const di_js_view *view, bool *out)
@@ -547,7 +589,7 @@ di_status di_js_object_is_empty(di_js *js, const di_js_view *view, bool *out)
         if (!o.members[i].is_required)
             continue;
         DI_TRY(member_lits(js, &o, &o.members[i], &lits));
-        *out = has_false(js, &lits);
+        *out = di_js_has_false(js, &lits);
         if (!*out)
             DI_TRY(di_js_is_empty(js, lits.items, lits.n, out));
     }

@@ -9,6 +9,7 @@ typedef struct rule_body {
     uint32_t rule;
     const di_expr *expr;
     bool has_text; /* derives some text */
+    bool is_raw;   /* no JSON */
 } rule_body;
 
 struct di_js_rules {
@@ -197,6 +198,7 @@ di_status di_js_rules_define(di_js *js, const di_expr *root, uint32_t *root_rule
     uint32_t rule;
     DI_TRY(di_js_rule_new(js, "root", &rule, &unused));
     di_js_rule_set(js, rule, root);
+    body_of(r, rule)->is_raw = true;
     const bool has_dead = find_dead(r);
     if (!body_of(r, rule)->has_text)
         return di_fail(DI_ERR_INPUT, "JSON schema: nothing satisfies it");
@@ -205,6 +207,8 @@ di_status di_js_rules_define(di_js *js, const di_expr *root, uint32_t *root_rule
         if (has_dead)
             DI_TRY(without_dead(js, expr, &expr));
         DI_TRY(di_grammar_define(js->builder, r->bodies[i].rule, expr));
+        if (js->options->is_call && !r->bodies[i].is_raw)
+            di_grammar_escape(js->builder, r->bodies[i].rule, DI_JS_MARK);
     }
     *root_rule = rule;
     return DI_OK;
@@ -294,6 +298,13 @@ di_status di_js_share(di_js *js, const char *name, const di_expr *expr, const di
         expr->kind == DI_EXPR_NOTHING)
         return DI_OK;
     return once(js, name, expr, out);
+}
+
+di_status di_js_share_raw(di_js *js, const char *name, const di_expr *expr, const di_expr **out)
+{
+    DI_TRY(once(js, name, expr, out));
+    body_of(js->rules, (*out)->rule)->is_raw = true;
+    return DI_OK;
 }
 
 /* With the closing quote: a rule that could end anywhere else would leave all masks to its callers.

@@ -146,3 +146,15 @@ di_status di_js_lits_add(di_js *js, di_js_lits *lits, di_js_lit lit)
     lits->items[lits->n++] = lit;
     return DI_OK;
 }
+
+bool di_js_has_false(const di_js *js, const di_js_lits *lits)
+{
+    for (size_t i = 0; i < lits->n; i++) {
+        const di_js_lit lit = lits->items[i];
+        if (lit == DI_JS_FALSE)
+            return true;
+        if (lit != DI_JS_TRUE && (lit & 1) == 0 && di_js_schema_of(js, lit)->type == DI_SJ_FALSE)
+            return true;
+    }
+    return false;
+}

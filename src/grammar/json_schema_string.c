@@ -98,6 +98,7 @@ typedef struct string_facts {
     di_js_name *not_texts;
     size_t n_have, n_have_not, n_not_texts;
     const di_sj_value *at; /* a keyword, for errors */
+    bool is_raw;           /* no text with the mark of the chat format */
 } string_facts;
 
 static di_status collect_pattern(di_js *js, const di_js_fact *fact, string_facts *f)
@@ -182,6 +183,10 @@ static di_status patterns_dfa(di_js *js, const string_facts *f, const di_dfa **o
         DI_TRY(di_js_pattern_dfa(js, f->have_not[i], &more));
         DI_TRY(di_dfa_minus(js->arena, *out, more, most, out));
     }
+    if (f->is_raw) {
+        DI_TRY(di_js_unmarked(js, false, &more));
+        DI_TRY(di_dfa_intersect(js->arena, *out, more, most, out));
+    }
     return DI_OK;
 }
 
@@ -260,11 +265,17 @@ static di_dfa_distance expr_lengths(const di_expr *expr)
     }
 }
 
+/* One pattern or format, and nothing else but lengths. */
+static bool is_alone(const string_facts *f)
+{
+    return f->n_have == 1 && f->n_have_not == 0 && f->n_not_texts == 0;
+}
+
 static di_status make_patterns(di_js *js, const string_facts *f, const di_expr **out)
 {
     uint32_t min = f->min, max = f->max;
     *out = di_expr_nothing();
-    if (f->n_have == 1 && f->n_have_not == 0 && f->n_not_texts == 0) {
+    if (is_alone(f)) {
         const di_expr *expr = f->have[0]->expr;
         if (!trim_bounds(expr_lengths(expr), &min, &max))
             return DI_OK;
@@ -285,16 +296,22 @@ static di_status make_patterns(di_js *js, const string_facts *f, const di_expr *
     return di_js_quoted(js, expr, out);
 }
 
+/* What tells strings apart but for texts that must not be. */
+static di_status facts_key(const string_facts *f, di_buf *key)
+{
+    const uint64_t numbers[] = {f->is_raw ? 'r' : 's', f->min, f->max, f->n_have};
+    DI_TRY(di_buf_append(key, numbers, sizeof numbers));
+    DI_TRY(di_buf_append(key, f->have, f->n_have * sizeof(di_js_pattern *)));
+    return di_buf_append(key, f->have_not, f->n_have_not * sizeof(di_js_pattern *));
+}
+
 /* The same patterns and lengths are one rule. */
 static di_status emit_patterns(di_js *js, const string_facts *f, const di_expr **out)
 {
     DI_BUF_AUTO key = {0};
-    const uint64_t numbers[] = {'s', f->min, f->max, f->n_have};
     if (f->n_not_texts > 0)
         return make_patterns(js, f, out);
-    DI_TRY(di_buf_append(&key, numbers, sizeof numbers));
-    DI_TRY(di_buf_append(&key, f->have, f->n_have * sizeof(di_js_pattern *)));
-    DI_TRY(di_buf_append(&key, f->have_not, f->n_have_not * sizeof(di_js_pattern *)));
+    DI_TRY(facts_key(f, &key));
     *out = di_js_known(js, &key);
     if (*out != NULL)
         return DI_OK;
@@ -340,6 +357,88 @@ di_status di_js_string_is_empty(di_js *js, const di_js_view *view, bool *out)
     DI_TRY(patterns_dfa(js, &f, &dfa));
     *out = di_dfa_is_empty(dfa);
     return DI_OK;
+}
+
+/* ---- strings as they are: arguments of calls, each with its closing tag */
+
+/* Whether the mark may occur, at a glance. */
+static bool may_have_mark(const di_expr *expr)
+{
+    switch (expr->kind) {
+    case DI_EXPR_CHARS:
+        return di_charset_contains(expr->chars, DI_JS_MARK);
+    case DI_EXPR_SEQ:
+    case DI_EXPR_ALT:
+        for (uint32_t i = 0; i < expr->list.n; i++)
+            if (may_have_mark(expr->list.items[i]))
+                return true;
+        return false;
+    case DI_EXPR_REPEAT:
+        return may_have_mark(expr->repeat.body);
+    default:
+        return expr->kind != DI_EXPR_EMPTY && expr->kind != DI_EXPR_NOTHING;
+    }
+}
+
+/* Without bounds one automaton reads text and tag as far as they could be mistaken for each other:
+ * inside a text it is in one state, which masks are made for once. */
+static di_status raw_lengths(di_js *js, const string_facts *f, const di_expr **out)
+{
+    const bool is_free = f->min == 0 && f->max == DI_REPEAT_INF;
+    const di_expr *tag;
+    di_expr_dfa dfa = {.min_len = f->min, .max_len = f->max};
+    DI_TRY(di_js_unmarked(js, is_free, &dfa.dfa));
+    DI_TRY(di_expr_from_dfa(js->arena, dfa, out));
+    DI_TRY(di_js_closing_tag(js, is_free, &tag));
+    return DI_EXPR_SEQ_OF(js->arena, out, *out, tag);
+}
+
+static di_status raw_patterns(di_js *js, const string_facts *f, const di_expr **out)
+{
+    uint32_t min = f->min, max = f->max;
+    const di_expr *expr, *tag;
+    *out = di_expr_nothing();
+    DI_TRY(di_js_closing_tag(js, false, &tag));
+    if (is_alone(f)) {
+        expr = f->have[0]->expr;
+        if (!trim_bounds(expr_lengths(expr), &min, &max))
+            return DI_OK;
+        if (min == 0 && max == DI_REPEAT_INF && !may_have_mark(expr))
+            return DI_EXPR_SEQ_OF(js->arena, out, expr, tag);
+    }
+    di_expr_dfa dfa = {0};
+    DI_TRY(counted_dfa(js, f, &dfa));
+    DI_TRY(di_expr_from_dfa(js->arena, dfa, &expr));
+    return DI_EXPR_SEQ_OF(js->arena, out, expr, tag);
+}
+
+di_status di_js_emit_raw_string(di_js *js, const di_js_view *view, const di_expr **out)
+{
+    DI_BUF_AUTO key = {0};
+    string_facts f;
+    di_status status = DI_OK;
+    DI_TRY(collect(js, view, &f));
+    f.is_raw = true;
+    *out = di_expr_nothing();
+    if (f.min > f.max)
+        return DI_OK;
+    DI_TRY(facts_key(&f, &key));
+    const di_expr *known = f.n_not_texts > 0 ? NULL : di_js_known(js, &key);
+    if (known != NULL) {
+        *out = known;
+        return DI_OK;
+    }
+    if (f.n_have + f.n_have_not + f.n_not_texts > 0) {
+        status = raw_patterns(js, &f, out);
+        if (status != DI_OK)
+            DI_TRY(di_js_refuse_failed(js, f.at, status));
+    }
+    if (f.n_have + f.n_have_not + f.n_not_texts == 0 || status != DI_OK)
+        DI_TRY(raw_lengths(js, &f, out));
+    if ((*out)->kind == DI_EXPR_NOTHING)
+        return DI_OK;
+    DI_TRY(di_js_share_raw(js, "text", *out, out));
+    return f.n_not_texts > 0 ? DI_OK : di_js_keep(js, &key, *out);
 }
 
 /* ---- texts of goals, for names of members */

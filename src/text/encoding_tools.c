@@ -152,26 +152,44 @@ static di_status write_schema(const di_jval *function, const tool_name *name,
     return di_buf_puts(out, "}");
 }
 
-static di_status write_tool(const di_jval *tool, const char *where, di_buf *out)
+/* *space_text: the description of its namespace, or NULL. */
+static di_status read_tool(const di_jval *tool, const char *where, const di_jval **function,
+                           tool_name *name, const di_jval **space_text)
 {
-    const di_jval *function = di_jval_get(tool, "function");
-    if (!function || function->kind != DI_JOBJECT)
+    const di_jval *found = di_jval_get(tool, "function");
+    if (!found || found->kind != DI_JOBJECT)
         return di_fail(DI_ERR_INPUT, "%s.function: found %s, wanted an object with a name", where,
-                       di_jval_describe(function).text);
+                       di_jval_describe(found).text);
     const di_jval *space = di_jval_get_set(tool, "namespace");
     if (!space)
-        space = di_jval_get_set(function, "namespace");
-    const di_jval *space_text = NULL;
+        space = di_jval_get_set(found, "namespace");
+    *space_text = NULL;
     if (space && space->kind == DI_JOBJECT) {
-        space_text = di_jval_get(space, "description");
-        if (!di_jval_is_truthy(space_text))
-            space_text = NULL;
+        *space_text = di_jval_get(space, "description");
+        if (!di_jval_is_truthy(*space_text))
+            *space_text = NULL;
         space = di_jval_get(space, "name");
         if (!space)
             return di_fail(DI_ERR_INPUT, "%s.namespace: found an object without a name", where);
     }
+    *function = found;
+    return read_tool_name(found, space, where, name);
+}
+
+di_status di_chat_tool_name(const di_jval *tool, const char *where, const di_jval **function,
+                            di_buf *name)
+{
+    tool_name full;
+    const di_jval *space_text;
+    DI_TRY(read_tool(tool, where, function, &full, &space_text));
+    return write_tool_name(&full, name);
+}
+
+static di_status write_tool(const di_jval *tool, const char *where, di_buf *out)
+{
     tool_name name;
-    DI_TRY(read_tool_name(function, space, where, &name));
+    const di_jval *function, *space_text;
+    DI_TRY(read_tool(tool, where, &function, &name, &space_text));
     return write_schema(function, &name, space_text, where, out);
 }
 

@@ -22,6 +22,11 @@ DI_WARN_UNUSED di_status di_chat_write_tools(const di_jval *tools, const char *w
 DI_WARN_UNUSED di_status di_chat_write_calls(const di_jval *calls, const char *where,
                                              di_chat_prompt *prompt);
 
+/* A tool of a request: its function object, and its name behind its namespace ("space::name"),
+ * appended to `name`: what calls of it are written with. */
+DI_WARN_UNUSED di_status di_chat_tool_name(const di_jval *tool, const char *where,
+                                           const di_jval **function, di_buf *name);
+
 /* "space::name" split at its "::"; *space_len is 0 without one. Neither part may hold another. */
 DI_WARN_UNUSED di_status di_tool_name_split(const char *name, size_t len, const char *where,
                                             size_t *space_len, size_t *name_begin);

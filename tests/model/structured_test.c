@@ -19,6 +19,10 @@ static di_engine *engine;
     "\"size\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 99}}, \"required\": "          \
     "[\"name\", \"size\"], \"additionalProperties\": false}"
 
+#define TOOLS                                                                                      \
+    "[{\"function\": {\"name\": \"f\", \"parameters\": " OBJECT                                    \
+    "}}, {\"function\": {\"name\": \"g\"}}]"
+
 static const di_so_args rows[] = {
     {.schema_type = DI_SCHEMA_JSON, .schema = OBJECT, .max_whitespace = 32, .indent = -1},
     {.schema_type = DI_SCHEMA_JSON, .schema = OBJECT, .is_fixed_layout = true, .indent = 2},
@@ -26,6 +30,7 @@ static const di_so_args rows[] = {
     {.schema_type = DI_SCHEMA_EBNF,
      .schema = "list ::= \"[\" (item (\", \" item){0,3})? \"]\"\nitem ::= [0-9]{1,3} | list",
      .root = "list"},
+    {.schema_type = DI_SCHEMA_TOOL_CALLS, .schema = TOOLS, .max_whitespace = 8, .indent = -1},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -176,12 +181,13 @@ static void thoughts_are_free(void **state)
     const int32_t begin = di_tokenizer_find(model->tokenizer, "<think>", 7);
     const int32_t end = di_tokenizer_find(model->tokenizer, "</think>", 8);
     assert_true(begin >= 0 && end >= 0);
-    static const di_so_args so = {.schema_type = DI_SCHEMA_REGEX, .schema = "yes|no"};
+    static const di_so_args words = {.schema_type = DI_SCHEMA_REGEX, .schema = "yes|no"};
     const int32_t prompt[] = {0, 35, 36, begin};
     const di_logit_bias bias = {end, 9.0f}; /* a few tokens of thought */
     int n_thoughts = 0;
-    for (uint64_t seed = 1; seed <= 6; seed++) {
-        di_request request = make_request(&so, seed);
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        const di_so_args *so = seed <= 6 ? &words : &rows[N_ROWS - 1];
+        di_request request = make_request(so, seed);
         request.text = NULL;
         request.token_ids = prompt;
         request.n_token_ids = sizeof prompt / sizeof *prompt;
@@ -200,8 +206,9 @@ static void thoughts_are_free(void **state)
         size_t bytes;
         di_require(di_detokenize(model, result->token_ids + at + 1, result->n_token_ids - at - 1,
                                  true, &answer, &bytes));
-        assert_true(strcmp(answer, "yes") == 0 || strcmp(answer, "no") == 0);
-        n_thoughts += at > 0;
+        if (result->finish_reason == DI_FINISH_STOP)
+            assert_true(is_accepted(so, answer, bytes));
+        n_thoughts += at > 0 && result->finish_reason == DI_FINISH_STOP && so != &words;
         di_free(answer);
         di_result_free(result);
     }
