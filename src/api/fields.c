@@ -284,13 +284,10 @@ static di_status read_suffix(di_api_reader *r, const char *name, const di_jval *
 
 static di_status read_parallel_calls(di_api_reader *r, const char *name, const di_jval *value)
 {
-    (void)r;
     bool is_on;
     DI_TRY(di_api_read_bool(name, value, &is_on));
-    if (is_on)
-        return DI_OK;
-    return di_fail(DI_ERR_UNSUPPORTED,
-                   "%s: found false, wanted true: this version does not limit calls", name);
+    r->wants_one_call = !is_on;
+    return DI_OK;
 }
 
 /* --------------------------------------------------------------------------------------- the table

@@ -75,11 +75,32 @@ di_status di_api_read_effort(di_api_reader *reader, const char *name, const di_j
 di_status di_api_read_tool_choice(di_api_reader *reader, const char *name, const di_jval *value)
 {
     reader->hides_tools = di_jval_is_string(value, "none");
+    reader->tool_choice = NULL;
     if (reader->hides_tools || di_jval_is_string(value, "auto"))
         return DI_OK;
-    return di_fail(DI_ERR_UNSUPPORTED,
-                   "%s: found %s, wanted auto or none: this version does not force calls", name,
-                   di_jval_describe(value).text);
+    reader->tool_choice = value;
+    const di_jval *function = di_jval_get_set(value, "function");
+    const di_jval *function_name = di_jval_get(function, "name");
+    if (di_jval_is_string(value, "required") ||
+        (di_jval_is_string(di_jval_get(value, "type"), "function") && function_name != NULL &&
+         function_name->kind == DI_JSTRING))
+        return DI_OK;
+    return di_fail(DI_ERR_ARGUMENT,
+                   "%s: found %s, wanted auto, none, required or {\"type\": \"function\", "
+                   "\"function\": {\"name\": ...}}",
+                   name, di_jval_describe(value).text);
+}
+
+/* What only calls that are asked for can keep to. */
+static di_status settle_calls(di_api_reader *r)
+{
+    if (r->tool_choice != NULL)
+        return di_api_set_tool_calls(r);
+    if (r->wants_one_call && !r->hides_tools)
+        return di_fail(DI_ERR_UNSUPPORTED,
+                       "parallel_tool_calls: found false, wanted true or a tool_choice that asks "
+                       "for calls: those that the model may choose to make are not limited");
+    return DI_OK;
 }
 
 /* ------------------------------------------------------------------------------------ the prompt
@@ -144,6 +165,7 @@ di_status di_api_chat_prompt(di_api_reader *reader)
         return di_fail(DI_ERR_ARGUMENT, "messages: found none, wanted an array of messages");
     reader->request->is_thinking = reader->mode == DI_API_MODE_THINKING ||
                                    (reader->mode == DI_API_MODE_UNSET && reader->effort != NULL);
+    DI_TRY(settle_calls(reader));
     DI_BUF_AUTO text = {0};
     DI_TRY(write_chat(reader, &text));
     char *messages;

@@ -18,21 +18,32 @@ static di_status begin(di_api_reader *r, const char *name, di_so_args **out)
     return DI_OK;
 }
 
-/* A schema's own text; numbers keep their digits. */
-static di_status set_json(di_api_reader *r, const char *name, const di_jval *value, di_so_args *so)
+static di_status keep(di_api_reader *r, const di_buf *text, di_schema_type type, di_so_args *so)
 {
-    if (value->kind != DI_JOBJECT && value->kind != DI_JTRUE && value->kind != DI_JFALSE)
-        return di_fail(DI_ERR_ARGUMENT, "%s: found %s, wanted a JSON schema: an object or a bool",
-                       name, di_jval_describe(value).text);
-    DI_BUF_AUTO text = {0};
     char *copy;
-    DI_TRY(di_jval_write(value, &text));
-    DI_TRY(DI_ARENA_NEW(r->arena, text.len + 1, &copy));
-    memcpy(copy, di_buf_str(&text), text.len + 1);
-    so->schema_type = DI_SCHEMA_JSON;
+    DI_TRY(DI_ARENA_NEW(r->arena, text->len + 1, &copy));
+    memcpy(copy, di_buf_str(text), text->len + 1);
+    so->schema_type = type;
     so->schema = copy;
-    so->schema_bytes = text.len;
+    so->schema_bytes = text->len;
     return DI_OK;
+}
+
+/* A schema's own text; numbers keep their digits. */
+static di_status set_json(di_api_reader *r, const char *name, const di_jval *value,
+                          di_schema_type type, di_so_args *so)
+{
+    const bool is_calls = type == DI_SCHEMA_TOOL_CALLS;
+    const bool is_other =
+        is_calls ? value->kind == DI_JARRAY : value->kind == DI_JTRUE || value->kind == DI_JFALSE;
+    if (value->kind != DI_JOBJECT && !is_other)
+        return di_fail(DI_ERR_ARGUMENT, "%s: found %s, wanted %s", name,
+                       di_jval_describe(value).text,
+                       is_calls ? "an array of tools or an object with one"
+                                : "a JSON schema: an object or a bool");
+    DI_BUF_AUTO text = {0};
+    DI_TRY(di_jval_write(value, &text));
+    return keep(r, &text, type, so);
 }
 
 static di_status set_text(di_api_reader *r, const char *name, const di_jval *value,
@@ -49,8 +60,8 @@ static di_status set_text(di_api_reader *r, const char *name, const di_jval *val
 static di_status set_schema(di_api_reader *r, const char *name, const di_jval *value,
                             di_schema_type type, di_so_args *so)
 {
-    if (type == DI_SCHEMA_JSON && value->kind != DI_JSTRING)
-        return set_json(r, name, value, so);
+    if ((type == DI_SCHEMA_JSON || type == DI_SCHEMA_TOOL_CALLS) && value->kind != DI_JSTRING)
+        return set_json(r, name, value, type, so);
     return set_text(r, name, value, type, so);
 }
 
@@ -71,7 +82,7 @@ static di_status read_json_schema(di_api_reader *r, const char *name, const di_j
     DI_TRY(need(name, "json_schema.schema", schema));
     if (strict != NULL)
         DI_TRY(di_api_read_bool(name, strict, &so->is_strict));
-    return set_json(r, name, schema, so);
+    return set_json(r, name, schema, DI_SCHEMA_JSON, so);
 }
 
 di_status di_api_read_response_format(di_api_reader *r, const char *name, const di_jval *value)
@@ -195,9 +206,30 @@ di_status di_api_read_so_args(di_api_reader *r, const char *name, const di_jval 
     const di_schema_type kind = di_schema_type_from_name(type_name);
     if (kind == DI_SCHEMA_NONE)
         return di_fail(DI_ERR_ARGUMENT,
-                       "%s: found schema_type \"%.40s\", wanted regex, json_schema or ebnf", name,
-                       type_name);
+                       "%s: found schema_type \"%.40s\", wanted regex, json_schema, ebnf or "
+                       "tool_calls",
+                       name, type_name);
     DI_TRY(begin(r, name, &so));
     DI_TRY(set_schema(r, name, schema, kind, so));
     return read_options(r, name, value, so);
+}
+
+/* --- calls that tool_choice asks for --- */
+
+di_status di_api_set_tool_calls(di_api_reader *r)
+{
+    const char *const name = "tool_choice";
+    di_so_args *so;
+    if (r->tools == NULL)
+        return di_fail(DI_ERR_ARGUMENT, "%s: found %s without tools, wanted tools to call", name,
+                       di_jval_describe(r->tool_choice).text);
+    DI_TRY(begin(r, name, &so));
+    DI_BUF_AUTO text = {0};
+    DI_TRY(di_buf_puts(&text, "{\"tools\": "));
+    DI_TRY(di_jval_write(r->tools, &text));
+    DI_TRY(di_buf_puts(&text, ", \"tool_choice\": "));
+    DI_TRY(di_jval_write(r->tool_choice, &text));
+    DI_TRY(di_buf_printf(&text, ", \"parallel_tool_calls\": %s}",
+                         r->wants_one_call ? "false" : "true"));
+    return keep(r, &text, DI_SCHEMA_TOOL_CALLS, so);
 }

@@ -36,7 +36,9 @@ typedef struct di_api_reader {
     const di_jval *prompts, *prompt_ids; /* completions; NULL = not given */
     const di_jval *messages, *tools;     /* chat; NULL = not given */
     const di_jval *effort, *drop_thinking;
+    const di_jval *tool_choice; /* that asks for calls; NULL = none does */
     bool hides_tools;
+    bool wants_one_call;
     di_api_mode mode;
 
     char unknown[48]; /* the member that is no field; "" = none */
@@ -84,6 +86,8 @@ DI_WARN_UNUSED di_status di_api_read_effort(di_api_reader *reader, const char *n
                                             const di_jval *value);
 DI_WARN_UNUSED di_status di_api_read_tool_choice(di_api_reader *reader, const char *name,
                                                  const di_jval *value);
+/* fields_structured.c: the prompt's so_args for the calls that tool_choice asks for. */
+DI_WARN_UNUSED di_status di_api_set_tool_calls(di_api_reader *reader);
 /* The one prompt of a chat. */
 DI_WARN_UNUSED di_status di_api_chat_prompt(di_api_reader *reader);
 

@@ -224,6 +224,40 @@ static void chats_become_chat_requests(void **state)
     }
 }
 
+/* Whatever the order of the fields; calls that nothing asks for leave the answer free. */
+static void forced_calls_become_a_constraint(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields, *schema; /* NULL: no constraint */
+    } rows[] = {
+        {"\"tool_choice\": \"required\", \"tools\": [{\"a\": 1}]",
+         "{\"tools\": [{\"a\": 1}], \"tool_choice\": \"required\", \"parallel_tool_calls\": true}"},
+        {"\"parallel_tool_calls\": false, \"tools\": [{}], \"tool_choice\": {\"type\": "
+         "\"function\", \"function\": {\"name\": \"f\"}}",
+         "{\"tools\": [{}], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": "
+         "\"f\"}}, \"parallel_tool_calls\": false}"},
+        {"\"tools\": [{}], \"tool_choice\": \"auto\"", NULL},
+        {"\"tools\": [{}], \"tool_choice\": \"none\", \"parallel_tool_calls\": false", NULL},
+        {"\"so_args\": {\"schema_type\": \"tool_calls\", \"schema\": [{}], \"lenient\": true}",
+         "[{}]"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{\"messages\": [{\"role\": \"user\"}], %s}", rows[i].fields);
+        di_api_request *r = parse_chat(body);
+        const di_so_args *so = r->prompts[0].so_args;
+        if (rows[i].schema == NULL) {
+            assert_null(so);
+        } else {
+            assert_int_equal(so->schema_type, DI_SCHEMA_TOOL_CALLS);
+            assert_string_equal(so->schema, rows[i].schema);
+            assert_int_equal(so->schema_bytes, strlen(so->schema));
+        }
+        di_api_request_free(r);
+    }
+}
+
 /* ----------------------------------------------------------------------------------------- errors
  */
 
@@ -364,8 +398,24 @@ static void bad_chats_are_refused(void **state)
          "max_completion_tokens: found 4, wanted max_tokens (3) or only one of them",
          "max_completion_tokens", "invalid_value"},
         {"\"messages\": [{}], \"tool_choice\": \"required\"}",
-         "tool_choice: found \"required\", wanted auto or none: this version does not force calls",
-         "tool_choice", "unsupported_value"},
+         "tool_choice: found \"required\" without tools, wanted tools to call", "tool_choice",
+         "invalid_value"},
+        {"\"messages\": [{}], \"tools\": [], \"tool_choice\": {\"type\": \"function\", "
+         "\"function\": {\"name\": \"f\"}}}",
+         "tool_choice: found an object without tools, wanted tools to call", "tool_choice",
+         "invalid_value"},
+        {"\"messages\": [{}], \"tools\": [{}], \"tool_choice\": {\"type\": \"allowed_tools\"}}",
+         "tool_choice: found an object, wanted auto, none, required or {\"type\": \"function\", "
+         "\"function\": {\"name\": ...}}",
+         "tool_choice", "invalid_value"},
+        {"\"messages\": [{}], \"tools\": [{}], \"tool_choice\": \"required\", "
+         "\"response_format\": {\"type\": \"json_object\"}}",
+         "tool_choice: found it beside another field that asks for structured output, wanted one "
+         "of them",
+         "tool_choice", "invalid_value"},
+        {"\"messages\": [{}], \"so_args\": {\"schema_type\": \"tool_calls\", \"schema\": 1}}",
+         "so_args: found 1, wanted an array of tools or an object with one", "so_args",
+         "invalid_value"},
         {"\"messages\": [{}], \"response_format\": {\"type\": \"json_schema\"}}",
          "response_format: found no \"json_schema\", wanted it", "response_format",
          "invalid_value"},
@@ -378,8 +428,8 @@ static void bad_chats_are_refused(void **state)
          "of them",
          "guided_json", "invalid_value"},
         {"\"messages\": [{}], \"so_args\": {\"schema_type\": \"xml\", \"schema\": \"a\"}}",
-         "so_args: found schema_type \"xml\", wanted regex, json_schema or ebnf", "so_args",
-         "invalid_value"},
+         "so_args: found schema_type \"xml\", wanted regex, json_schema, ebnf or tool_calls",
+         "so_args", "invalid_value"},
         {"\"messages\": [{}], \"so_args\": {\"schema_type\": \"regex\", \"schema\": \"a\", "
          "\"frob\": 1}}",
          "so_args: found \"frob\", wanted schema_type, schema, root, strict, any_order, lenient, "
@@ -393,7 +443,8 @@ static void bad_chats_are_refused(void **state)
          "reasoning_effort: found thinking off, wanted what another field says", "reasoning_effort",
          "invalid_value"},
         {"\"messages\": [{}], \"parallel_tool_calls\": false}",
-         "parallel_tool_calls: found false, wanted true: this version does not limit calls",
+         "parallel_tool_calls: found false, wanted true or a tool_choice that asks for calls: "
+         "those that the model may choose to make are not limited",
          "parallel_tool_calls", "unsupported_value"},
         {"\"messages\": [{}], \"prompt\": \"x\"}",
          "prompt: found a field that /v1/chat/completions does not have", "prompt",
@@ -448,6 +499,7 @@ int main(void)
         cmocka_unit_test(chat_logprobs_and_lengths),
         cmocka_unit_test(prompts_in_all_their_forms),
         cmocka_unit_test(chats_become_chat_requests),
+        cmocka_unit_test(forced_calls_become_a_constraint),
         cmocka_unit_test(bad_fields_are_refused_by_name),
         cmocka_unit_test(bad_prompts_are_refused),
         cmocka_unit_test(bad_chats_are_refused),
