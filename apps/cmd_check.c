@@ -28,7 +28,8 @@ typedef struct check_job {
     di_vocab *vocab;
     char *source; /* of `checker` or of `problem` */
     di_checker *checker;
-    char *problem; /* why it was refused; NULL: it was not */
+    char *problem;  /* why it was refused; NULL: it was not */
+    bool has_marks; /* tool calls: their tags have tokens of their own */
     di_check_times times;
     size_t n_wrong; /* cases whose verdict is not the wanted one */
 } check_job;
@@ -37,8 +38,9 @@ enum { KEY_JSONL = 0x400, KEY_CASES, KEY_TIME, KEY_TOKENIZER };
 
 static const struct argp_option options[] = {
     {"jsonl", KEY_JSONL, NULL, 0,
-     "lines {\"id\", \"schema\"|\"regex\"|\"ebnf\", \"text\"} in, {\"id\", \"accepted\"} or "
-     "{\"id\", \"error\"} out; may hold root, strict, any_order, max_whitespace, lenient"},
+     "lines {\"id\", \"schema\"|\"regex\"|\"ebnf\"|\"tool_calls\", \"text\"} in, {\"id\", "
+     "\"accepted\"} or {\"id\", \"error\"} out; may hold root, strict, any_order, "
+     "max_whitespace, lenient"},
     {"cases", KEY_CASES, "FILE", 0,
      "lines {\"text\" or \"hex\"} for the one constraint; with \"accept\", the verdict wanted"},
     {"file", 'f', "FILE", 0, "with --jsonl: read from a file, - for stdin (the default)"},
@@ -62,7 +64,8 @@ static error_t check_sources(const check_args *args, struct argp_state *state)
     if (!args->is_jsonl && args->file != NULL)
         return di_args_bad(state, "-f '%s' without --jsonl", args->file);
     if (!args->is_jsonl && !has_grammar)
-        return di_args_bad(state, "wanted a constraint: --json-schema, --regex or --ebnf");
+        return di_args_bad(state,
+                           "wanted a constraint: --json-schema, --regex, --ebnf or --tool-calls");
     return 0;
 }
 
@@ -142,6 +145,7 @@ static void prepare(check_job *job, const di_so_args *so, const char *source)
     job->checker = NULL;
     job->problem = NULL;
     job->source = di_app_text("%s", source);
+    job->has_marks = so->schema_type == DI_SCHEMA_TOOL_CALLS;
     const int64_t from = di_check_clock_ns();
     if (di_checker_create(so, job->vocab, &job->checker) != DI_OK)
         job->problem = di_app_text("%s", di_last_error());
@@ -150,12 +154,47 @@ static void prepare(check_job *job, const di_so_args *so, const char *source)
 
 /* --------------------------------------------------------------------------------- texts */
 
+static di_status add_tokens(const check_job *job, const char *text, size_t bytes, bool is_mark,
+                            int32_t *ids, size_t *n_ids)
+{
+    int32_t *more = NULL;
+    size_t n = 0;
+    const di_status status =
+        di_tokenizer_encode_text(job->tokenizer, text, bytes, is_mark, &more, &n);
+    if (status == DI_OK && n > 0)
+        memcpy(ids + *n_ids, more, n * sizeof *more);
+    *n_ids += n;
+    di_free(more);
+    return status;
+}
+
+/* The marks of tool calls are tokens; all else is text, whatever it spells. ids [bytes]. */
+static di_status encode(const check_job *job, const char *text, size_t bytes, int32_t *ids,
+                        size_t *n_ids)
+{
+    static const char mark[] = "｜DSML｜";
+    const size_t len = sizeof mark - 1;
+    size_t at = 0;
+    for (size_t i = 0; job->has_marks && i + len <= bytes; i++) {
+        if (memcmp(text + i, mark, len) != 0)
+            continue;
+        di_status status = add_tokens(job, text + at, i - at, false, ids, n_ids);
+        if (status == DI_OK)
+            status = add_tokens(job, text + i, len, true, ids, n_ids);
+        if (status != DI_OK)
+            return status;
+        at = i + len;
+        i = at - 1;
+    }
+    return add_tokens(job, text + at, bytes - at, false, ids, n_ids);
+}
+
 /* Token by token: each must be allowed by the mask before it. */
 static di_status match_tokens(check_job *job, const char *text, size_t bytes, bool *accepted)
 {
-    int32_t *ids = NULL;
+    int32_t *ids = di_app_alloc((bytes + 1) * sizeof *ids);
     size_t n_ids = 0;
-    di_status status = di_tokenizer_encode_text(job->tokenizer, text, bytes, false, &ids, &n_ids);
+    di_status status = encode(job, text, bytes, ids, &n_ids);
     uint64_t *words = di_app_alloc(di_checker_mask_words(job->checker) * sizeof *words);
     if (status == DI_OK)
         status = di_checker_begin(job->checker);
@@ -175,7 +214,7 @@ static di_status match_tokens(check_job *job, const char *text, size_t bytes, bo
     }
     *accepted = status == DI_OK && follows && di_checker_may_end(job->checker);
     free(words);
-    di_free(ids);
+    free(ids);
     return status;
 }
 
@@ -278,11 +317,12 @@ static void line_options(const json_t *object, di_so_args *so)
     so->max_whitespace = json_is_integer(white) ? (int32_t)json_integer_value(white) : -1;
 }
 
-/* The line with an empty object in the place of its schema, whose own text, to the digit, is
- * *schema. */
+/* The line with an empty object in the place of its schema (or tool_calls), whose own text, to the
+ * digit, is *schema. */
 static char *cut_schema(const char *line, size_t bytes, di_json_slice *schema)
 {
-    if (!di_json_member(line, bytes, "schema", schema))
+    if (!di_json_member(line, bytes, "schema", schema) &&
+        !di_json_member(line, bytes, "tool_calls", schema))
         return di_app_text("%.*s", (int)bytes, line);
     return di_app_text("%.*s{}%.*s", (int)(schema->text - line), line,
                        (int)(line + bytes - (schema->text + schema->bytes)),
@@ -295,7 +335,8 @@ static bool line_constraint(const json_t *object, di_json_slice schema, di_so_ar
     const json_t *regex = json_object_get(object, "regex"), *ebnf = json_object_get(object, "ebnf");
     const json_t *text = regex != NULL ? regex : ebnf;
     if (schema.text != NULL) {
-        so->schema_type = DI_SCHEMA_JSON;
+        so->schema_type =
+            json_object_get(object, "tool_calls") != NULL ? DI_SCHEMA_TOOL_CALLS : DI_SCHEMA_JSON;
         so->schema = schema.text;
         so->schema_bytes = schema.bytes;
         return true;
@@ -311,7 +352,7 @@ static di_exit answer_object(check_job *job, const json_t *object, di_json_slice
 {
     di_so_args so = DI_SO_ARGS_INIT;
     if (!line_constraint(object, schema, &so)) {
-        *error = di_app_text("wanted one of \"schema\", \"regex\" and \"ebnf\"");
+        *error = di_app_text("wanted one of \"schema\", \"regex\", \"ebnf\" and \"tool_calls\"");
         return DI_EXIT_INPUT;
     }
     line_options(object, &so);

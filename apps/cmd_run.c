@@ -214,9 +214,9 @@ static di_exit show_samples(run *self, const di_prompt *prompt, sink *first, di_
     return code;
 }
 
-static di_exit run_request(run *self, const di_prompt *prompt, di_run_report *report)
+static di_exit run_request(run *self, const di_prompt *prompt, const di_so_args *so,
+                           di_run_report *report)
 {
-    const di_so_args *so = &self->args->grammar.so;
     const di_request request = {.token_ids = prompt->ids,
                                 .n_token_ids = prompt->n_ids,
                                 .text = prompt->text,
@@ -253,6 +253,24 @@ static di_exit run_request(run *self, const di_prompt *prompt, di_run_report *re
     return code;
 }
 
+/* With the constraint of the command line, or that of the chat's own tools. */
+static di_exit run_constrained(run *self, const di_prompt *prompt, di_run_report *report)
+{
+    const di_grammar_args *grammar = &self->args->grammar;
+    di_so_args so = grammar->so;
+    if (!di_grammar_wants_own_tools(grammar))
+        return run_request(self, prompt, &so, report);
+    char *tools = di_grammar_own_tools(grammar, prompt->messages);
+    if (tools == NULL)
+        return report_failure(self, report->index, DI_EXIT_INPUT,
+                              "--tool-choice: the prompt is no chat that has \"tools\"");
+    so.schema_type = DI_SCHEMA_TOOL_CALLS;
+    so.schema = tools;
+    const di_exit code = run_request(self, prompt, &so, report);
+    free(tools);
+    return code;
+}
+
 static di_exit run_prompt(run *self, const di_prompt *prompt, size_t index)
 {
     if (prompt->problem != NULL)
@@ -267,7 +285,7 @@ static di_exit run_prompt(run *self, const di_prompt *prompt, size_t index)
             return report_failure(self, index, DI_EXIT_INPUT, di_last_error());
         report.echo = text;
     }
-    const di_exit code = run_request(self, prompt, &report);
+    const di_exit code = run_constrained(self, prompt, &report);
     di_free(text);
     return code;
 }
