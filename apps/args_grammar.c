@@ -5,8 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "json_slice.h"
-
 enum {
     KEY_REGEX = 0x700,
     KEY_SCHEMA,

@@ -3,10 +3,8 @@
 #include <string.h>
 
 #include "args_grammar.h"
-#include "check_times.h"
 #include "commands.h"
 #include "json_out.h"
-#include "json_slice.h"
 #include "lines.h"
 #include "model.h"
 
@@ -26,10 +24,9 @@ typedef struct check_job {
     const check_args *args;
     di_tokenizer *tokenizer; /* NULL: texts are read byte by byte */
     di_vocab *vocab;
-    char *source; /* of `checker` or of `problem` */
+    di_check_row row; /* the last of --jsonl, whose constraint it is */
     di_checker *checker;
-    char *problem;  /* why it was refused; NULL: it was not */
-    bool has_marks; /* tool calls: their tags have tokens of their own */
+    char *problem; /* why it was refused; NULL: it was not */
     di_check_times times;
     size_t n_wrong; /* cases whose verdict is not the wanted one */
 } check_job;
@@ -134,154 +131,38 @@ static const struct argp check_argp = {
 
 /* --------------------------------------------------------------------------- constraints */
 
-/* Compiles unless it is the one compiled last. A refusal is kept like a checker. */
-static void prepare(check_job *job, const di_so_args *so, const char *source)
+/* Compiles. A refusal is kept like a checker. */
+static void prepare(check_job *job, const di_so_args *so)
 {
-    if (job->source != NULL && strcmp(job->source, source) == 0)
-        return;
     di_checker_destroy(job->checker);
     free(job->problem);
-    free(job->source);
     job->checker = NULL;
     job->problem = NULL;
-    job->source = di_app_text("%s", source);
-    job->has_marks = so->schema_type == DI_SCHEMA_TOOL_CALLS;
-    const int64_t from = di_check_clock_ns();
-    if (di_checker_create(so, job->vocab, &job->checker) != DI_OK)
+    if (di_checker_create_timed(so, job->vocab, &job->times, &job->checker) != DI_OK)
         job->problem = di_app_text("%s", di_last_error());
-    di_check_times_add(&job->times.compile, di_check_clock_ns() - from);
 }
 
 /* --------------------------------------------------------------------------------- texts */
 
-static di_status add_tokens(const check_job *job, const char *text, size_t bytes, bool is_mark,
-                            int32_t *ids, size_t *n_ids)
-{
-    int32_t *more = NULL;
-    size_t n = 0;
-    const di_status status =
-        di_tokenizer_encode_text(job->tokenizer, text, bytes, is_mark, &more, &n);
-    if (status == DI_OK && n > 0)
-        memcpy(ids + *n_ids, more, n * sizeof *more);
-    *n_ids += n;
-    di_free(more);
-    return status;
-}
-
-/* The marks of tool calls are tokens; all else is text, whatever it spells. ids [bytes]. */
-static di_status encode(const check_job *job, const char *text, size_t bytes, int32_t *ids,
-                        size_t *n_ids)
-{
-    static const char mark[] = "｜DSML｜";
-    const size_t len = sizeof mark - 1;
-    size_t at = 0;
-    for (size_t i = 0; job->has_marks && i + len <= bytes; i++) {
-        if (memcmp(text + i, mark, len) != 0)
-            continue;
-        di_status status = add_tokens(job, text + at, i - at, false, ids, n_ids);
-        if (status == DI_OK)
-            status = add_tokens(job, text + i, len, true, ids, n_ids);
-        if (status != DI_OK)
-            return status;
-        at = i + len;
-        i = at - 1;
-    }
-    return add_tokens(job, text + at, bytes - at, false, ids, n_ids);
-}
-
-/* Token by token: each must be allowed by the mask before it. */
-static di_status match_tokens(check_job *job, const char *text, size_t bytes, bool *accepted)
-{
-    int32_t *ids = di_app_alloc((bytes + 1) * sizeof *ids);
-    size_t n_ids = 0;
-    di_status status = encode(job, text, bytes, ids, &n_ids);
-    uint64_t *words = di_app_alloc(di_checker_mask_words(job->checker) * sizeof *words);
-    if (status == DI_OK)
-        status = di_checker_begin(job->checker);
-    bool follows = true;
-    for (size_t i = 0; i < n_ids && status == DI_OK && follows; i++) {
-        const int64_t from = di_check_clock_ns();
-        status = di_checker_mask(job->checker, words);
-        const int64_t masked = di_check_clock_ns();
-        follows = status == DI_OK && (words[ids[i] / 64] >> (ids[i] % 64) & 1) != 0;
-        bool read = false;
-        if (status == DI_OK)
-            status = di_checker_accept(job->checker, ids[i], &read);
-        di_check_times_add(&job->times.mask, masked - from);
-        di_check_times_add(&job->times.accept, di_check_clock_ns() - masked);
-        if (status == DI_OK && read != follows)
-            status = DI_ERR_RUNTIME; /* a mask that lies */
-    }
-    *accepted = status == DI_OK && follows && di_checker_may_end(job->checker);
-    free(words);
-    free(ids);
-    return status;
-}
-
 static di_status match(check_job *job, const char *text, size_t bytes, bool *accepted)
 {
-    return job->vocab != NULL ? match_tokens(job, text, bytes, accepted)
+    return job->vocab != NULL ? di_checker_match_tokens(job->checker, job->tokenizer, text, bytes,
+                                                        &job->times, accepted)
                               : di_checker_match(job->checker, text, bytes, accepted);
 }
 
-static int hex_digit(char c)
+/* Answers a row with the constraint that is prepared. */
+static di_exit answer(check_job *job, const di_check_row *row, char **error)
 {
-    const char *const digits = "0123456789abcdef";
-    const char *at = c != '\0' ? strchr(digits, c | 0x20) : NULL;
-    return at != NULL ? (int)(at - digits) : -1;
-}
-
-/* The text of a case, plain or as hex. *text is malloc'ed. */
-static bool text_of(const json_t *object, char **text, size_t *bytes)
-{
-    const json_t *plain = json_object_get(object, "text"), *hex = json_object_get(object, "hex");
-    const json_t *given = hex != NULL ? hex : plain;
-    if (!json_is_string(given))
-        return false;
-    const char *from = json_string_value(given);
-    const size_t len = json_string_length(given);
-    *text = di_app_alloc(len + 1);
-    *bytes = hex != NULL ? len / 2 : len;
-    for (size_t i = 0; i < *bytes; i++) {
-        if (hex == NULL) {
-            (*text)[i] = from[i];
-            continue;
-        }
-        const int high = hex_digit(from[2 * i]), low = hex_digit(from[2 * i + 1]);
-        if (high < 0 || low < 0) {
-            free(*text);
-            return false;
-        }
-        (*text)[i] = (char)(high << 4 | low);
-    }
-    return true;
-}
-
-static void print_id(const json_t *object)
-{
-    const json_t *id = json_object_get(object, "id");
-    if (id == NULL)
-        return;
-    char *text = json_dumps(id, JSON_ENCODE_ANY);
-    if (text != NULL)
-        printf("\"id\": %s, ", text);
-    free(text);
-}
-
-/* Answers a line with the constraint that is prepared. */
-static di_exit answer(check_job *job, const json_t *object, char **error)
-{
-    const json_t *wanted = json_object_get(object, "accept");
-    char *text = NULL;
-    size_t bytes = 0;
     bool accepted = false;
-    if (job->problem == NULL && !text_of(object, &text, &bytes)) {
+    if (job->problem == NULL && row->text == NULL) {
         *error = di_app_text("wanted \"text\", or \"hex\" of pairs of hex digits");
         return DI_EXIT_INPUT;
     }
     putchar('{');
-    print_id(object);
-    if (job->problem != NULL || match(job, text, bytes, &accepted) != DI_OK) {
+    if (row->id != NULL)
+        printf("\"id\": %s, ", row->id);
+    if (job->problem != NULL || match(job, row->text, row->text_bytes, &accepted) != DI_OK) {
         const char *problem = job->problem != NULL ? job->problem : di_last_error();
         fputs("\"error\": ", stdout);
         di_out_text(stdout, problem, strlen(problem));
@@ -289,97 +170,41 @@ static di_exit answer(check_job *job, const json_t *object, char **error)
     } else {
         printf("\"accepted\": %s}\n", accepted ? "true" : "false");
     }
-    if (wanted != NULL) {
-        const bool is_wanted = json_is_true(wanted) || json_integer_value(wanted) != 0;
-        job->n_wrong += job->problem != NULL || is_wanted != accepted;
-    }
-    free(text);
+    if (row->wanted >= 0)
+        job->n_wrong += job->problem != NULL || (row->wanted == 1) != accepted;
     return DI_EXIT_OK;
 }
 
-static di_exit case_line(void *user, const json_t *object, char **error)
+static di_exit case_line(void *user, const char *line, size_t bytes, char **error)
 {
-    return answer(user, object, error);
-}
-
-/* ------------------------------------------------------------------------- JSON lines */
-
-/* The options a line may hold. */
-static void line_options(const json_t *object, di_so_args *so)
-{
-    const json_t *root = json_object_get(object, "root");
-    const json_t *white = json_object_get(object, "max_whitespace");
-    so->root =
-        json_is_string(root) && so->schema_type == DI_SCHEMA_EBNF ? json_string_value(root) : NULL;
-    so->is_strict = json_is_true(json_object_get(object, "strict"));
-    so->any_order = json_is_true(json_object_get(object, "any_order"));
-    so->lenient = json_is_true(json_object_get(object, "lenient"));
-    so->max_whitespace = json_is_integer(white) ? (int32_t)json_integer_value(white) : -1;
-}
-
-/* The line with an empty object in the place of its schema (or tool_calls), whose own text, to the
- * digit, is *schema. */
-static char *cut_schema(const char *line, size_t bytes, di_json_slice *schema)
-{
-    if (!di_json_member(line, bytes, "schema", schema) &&
-        !di_json_member(line, bytes, "tool_calls", schema))
-        return di_app_text("%.*s", (int)bytes, line);
-    return di_app_text("%.*s{}%.*s", (int)(schema->text - line), line,
-                       (int)(line + bytes - (schema->text + schema->bytes)),
-                       schema->text + schema->bytes);
-}
-
-/* The constraint of a line. */
-static bool line_constraint(const json_t *object, di_json_slice schema, di_so_args *so)
-{
-    const json_t *regex = json_object_get(object, "regex"), *ebnf = json_object_get(object, "ebnf");
-    const json_t *text = regex != NULL ? regex : ebnf;
-    if (schema.text != NULL) {
-        so->schema_type =
-            json_object_get(object, "tool_calls") != NULL ? DI_SCHEMA_TOOL_CALLS : DI_SCHEMA_JSON;
-        so->schema = schema.text;
-        so->schema_bytes = schema.bytes;
-        return true;
-    }
-    so->schema_type = regex != NULL ? DI_SCHEMA_REGEX : DI_SCHEMA_EBNF;
-    so->schema = json_string_value(text);
-    so->schema_bytes = json_string_length(text);
-    return so->schema != NULL;
-}
-
-static di_exit answer_object(check_job *job, const json_t *object, di_json_slice schema,
-                             char **error)
-{
-    di_so_args so = DI_SO_ARGS_INIT;
-    if (!line_constraint(object, schema, &so)) {
-        *error = di_app_text("wanted one of \"schema\", \"regex\", \"ebnf\" and \"tool_calls\"");
+    di_check_row row;
+    if (di_check_row_read(line, bytes, &row) != DI_OK) {
+        *error = di_app_text("%s", di_last_error());
         return DI_EXIT_INPUT;
     }
-    line_options(object, &so);
-    char *source = di_app_text("%d %d%d%d %d %s\n%.*s", (int)so.schema_type, so.is_strict,
-                               so.any_order, so.lenient, so.max_whitespace,
-                               so.root != NULL ? so.root : "", (int)so.schema_bytes, so.schema);
-    prepare(job, &so, source);
-    free(source);
-    return answer(job, object, error);
+    const di_exit code = answer(user, &row, error);
+    di_check_row_free(&row);
+    return code;
 }
 
 static di_exit jsonl_line(void *user, const char *line, size_t bytes, char **error)
 {
-    di_json_slice schema = {0};
-    json_error_t problem;
-    char *rest = cut_schema(line, bytes, &schema);
-    json_t *object = json_loads(rest, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
-    di_exit code = DI_EXIT_INPUT;
-    if (json_is_object(object))
-        code = answer_object(user, object, schema, error);
-    else if (object != NULL)
-        *error = di_app_text("found an array, wanted an object");
-    else
-        *error = di_app_text("column %d: %s", problem.column, problem.text);
-    json_decref(object);
-    free(rest);
-    return code;
+    check_job *job = user;
+    di_check_row row;
+    if (di_check_row_read(line, bytes, &row) != DI_OK) {
+        *error = di_app_text("%s", di_last_error());
+        return DI_EXIT_INPUT;
+    }
+    if (row.so.schema_type == DI_SCHEMA_NONE) {
+        *error = di_app_text("wanted one of \"schema\", \"regex\", \"ebnf\" and \"tool_calls\"");
+        di_check_row_free(&row);
+        return DI_EXIT_INPUT;
+    }
+    if (job->row.owned == NULL || !di_check_row_same(&row, &job->row))
+        prepare(job, &row.so);
+    di_check_row_free(&job->row);
+    job->row = row;
+    return answer(job, &row, error);
 }
 
 /* ---------------------------------------------------------------------------------- main */
@@ -400,14 +225,14 @@ static di_exit check_words(check_job *job)
 static di_exit check_one(check_job *job)
 {
     const check_args *args = job->args;
-    prepare(job, &args->grammar.so, "");
+    prepare(job, &args->grammar.so);
     if (job->problem != NULL)
         return di_app_fail(DI_EXIT_INPUT, "%s", job->problem);
     if (di_checker_not_enforced(job->checker)[0] != '\0')
         di_app_note("not enforced:\n%s", di_checker_not_enforced(job->checker));
     if (args->cases == NULL)
         return check_words(job);
-    const di_exit code = di_lines_filter(args->cases, case_line, job);
+    const di_exit code = di_raw_lines_filter(args->cases, case_line, job);
     if (code == DI_EXIT_OK && job->n_wrong > 0)
         return di_app_fail(DI_EXIT_INPUT, "%zu verdicts are not the wanted ones", job->n_wrong);
     return code;
@@ -421,17 +246,30 @@ static di_exit open_vocab(check_job *job)
     const di_exit code = di_app_tokenizer_open(&args->engine, args->tokenizer, &job->tokenizer);
     if (code != DI_EXIT_OK)
         return code;
-    const int64_t from = di_check_clock_ns();
-    if (di_vocab_open(job->tokenizer, &job->vocab) != DI_OK)
-        return di_app_fail_status(DI_ERR_MEMORY, NULL);
-    di_check_times_add(&job->times.vocab, di_check_clock_ns() - from);
-    return DI_EXIT_OK;
+    const di_status status = di_vocab_open_timed(job->tokenizer, &job->times, &job->vocab);
+    return status == DI_OK ? DI_EXIT_OK : di_app_fail_status(status, NULL);
+}
+
+static void print_times(const char *name, di_time_list *list)
+{
+    const di_time_tails t = di_time_list_tails(list);
+    if (t.n > 0)
+        fprintf(stderr, "%-10s %8zu times, us: p50 %.2f, p90 %.2f, p99 %.2f, worst %.2f\n", name,
+                t.n, (double)t.p50 * 1e-3, (double)t.p90 * 1e-3, (double)t.p99 * 1e-3,
+                (double)t.worst * 1e-3);
 }
 
 di_exit di_cmd_check(int argc, char **argv)
 {
     check_args args = {.grammar = DI_GRAMMAR_ARGS_INIT};
     check_job job = {.args = &args};
+    const struct {
+        const char *name;
+        di_time_list *list;
+    } kinds[] = {{"vocabulary", &job.times.vocab},
+                 {"compile", &job.times.compile},
+                 {"mask", &job.times.mask},
+                 {"token", &job.times.accept}};
     di_exit code = DI_EXIT_OK;
     if (di_args_parse(&check_argp, INT32_MAX, argc, argv, &args, &code)) {
         code = open_vocab(&job);
@@ -439,12 +277,14 @@ di_exit di_cmd_check(int argc, char **argv)
             code =
                 args.is_jsonl ? di_raw_lines_filter(args.file, jsonl_line, &job) : check_one(&job);
         if (args.has_times)
-            di_check_times_print(&job.times);
+            for (size_t i = 0; i < DI_COUNT(kinds); i++)
+                print_times(kinds[i].name, kinds[i].list);
     }
-    di_check_times_free(&job.times);
+    for (size_t i = 0; i < DI_COUNT(kinds); i++)
+        di_time_list_free(kinds[i].list);
     di_checker_destroy(job.checker);
+    di_check_row_free(&job.row);
     free(job.problem);
-    free(job.source);
     di_vocab_close(job.vocab);
     di_tokenizer_close(job.tokenizer);
     di_grammar_args_free(&args.grammar);

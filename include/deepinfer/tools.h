@@ -57,6 +57,63 @@ DI_API di_status di_checker_mask(di_checker *checker, uint64_t *words);
 DI_API di_status di_checker_accept(di_checker *checker, int32_t token_id, bool *accepted);
 DI_API bool di_checker_may_end(const di_checker *checker);
 
+/* A member of a JSON object as it is written: numbers keep their digits, members their order. */
+typedef struct di_json_slice {
+    const char *text; /* into the object's text */
+    size_t bytes;
+} di_json_slice;
+/* False if the object has no member of this name, or ends before its value does. The text need not
+ * be valid JSON: whoever reads the value says what is wrong with it. `name` is without escapes. */
+DI_API bool di_json_member(const char *object, size_t bytes, const char *name,
+                           di_json_slice *value);
+
+/* How long each of many calls took. Release with di_time_list_free. */
+typedef struct di_time_list {
+    int64_t *ns;
+    size_t n, cap;
+} di_time_list;
+
+typedef struct di_time_tails {
+    size_t n;
+    int64_t p50, p90, p99,
+        worst; /* ns; pX: the one at X % of n - 1 in ascending order, rounded down */
+} di_time_tails;
+
+DI_API di_status di_time_list_add(di_time_list *list, int64_t ns);
+DI_API di_time_tails di_time_list_tails(di_time_list *list); /* sorts; all 0 of an empty list */
+DI_API void di_time_list_free(di_time_list *list);
+
+typedef struct di_check_times {
+    di_time_list vocab, compile, mask, accept;
+} di_check_times;
+
+/* di_vocab_open, di_checker_create, timed. */
+DI_API di_status di_vocab_open_timed(const di_tokenizer *tokenizer, di_check_times *times,
+                                     di_vocab **out);
+DI_API di_status di_checker_create_timed(const di_so_args *args, di_vocab *vocab,
+                                         di_check_times *times, di_checker **out);
+/* As di_checker_match, token by token: each must be in the mask before it. */
+DI_API di_status di_checker_match_tokens(di_checker *checker, const di_tokenizer *tokenizer,
+                                         const char *text, size_t bytes, di_check_times *times,
+                                         bool *accepted);
+
+/* A line of cases: a JSON object {"schema"|"regex"|"ebnf"|"tool_calls", "text"|"hex"} that
+ * may hold id, root, strict, any_order, max_whitespace (missing: no bound), lenient and accept. */
+typedef struct di_check_row {
+    di_so_args so;    /* schema_type DI_SCHEMA_NONE: it has none */
+    const char *id;   /* JSON; NULL: it has none */
+    const char *text; /* NULL: it has none */
+    size_t text_bytes;
+    int wanted; /* its verdict "accept": 1, 0; -1: it has none */
+    void *owned;
+} di_check_row;
+
+/* DI_ERR_INPUT if the line is no such object. Release with di_check_row_free. */
+DI_API di_status di_check_row_read(const char *line, size_t bytes, di_check_row *out);
+DI_API void di_check_row_free(di_check_row *row);
+/* Whether two rows have equal constraints. */
+DI_API bool di_check_row_same(const di_check_row *a, const di_check_row *b);
+
 /* ---------------------------------------------------------------------------- chat format */
 
 /* One JSON object {"messages": [...], "thinking_mode": "chat"|"thinking", ...} to the prompt text.

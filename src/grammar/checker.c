@@ -1,8 +1,11 @@
 /* The checker of tools.h: constraints without a model. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "deepinfer/tools.h"
 #include "grammar/compile.h"
+#include "grammar/mask.h"
 
 struct di_checker {
     di_acceptor *acceptor;
@@ -131,4 +134,119 @@ di_status di_checker_accept(di_checker *checker, int32_t token_id, bool *accepte
 bool di_checker_may_end(const di_checker *checker)
 {
     return di_matcher_may_end(checker->matcher);
+}
+
+/* ------------------------------------------------------------------------------------- timed */
+
+di_status di_vocab_open_timed(const di_tokenizer *tokenizer, di_check_times *times, di_vocab **out)
+{
+    di_vocab *vocab;
+    const int64_t from = di_clock_ns();
+    DI_TRY(di_vocab_open(tokenizer, &vocab));
+    const di_status status = di_time_list_add(&times->vocab, di_clock_ns() - from);
+    if (status != DI_OK)
+        di_vocab_close(vocab);
+    else
+        *out = vocab;
+    return status;
+}
+
+di_status di_checker_create_timed(const di_so_args *args, di_vocab *vocab, di_check_times *times,
+                                  di_checker **out)
+{
+    di_checker *checker;
+    const int64_t from = di_clock_ns();
+    const di_status created = di_checker_create(args, vocab, &checker);
+    const int64_t ns = di_clock_ns() - from;
+    if (created != DI_OK)
+        return created;
+    const di_status status = di_time_list_add(&times->compile, ns);
+    if (status != DI_OK)
+        di_checker_destroy(checker);
+    else
+        *out = checker;
+    return status;
+}
+
+/* *follows: the mask lets the token through. */
+static di_status read_token(di_checker *checker, int32_t id, uint64_t *words, di_check_times *times,
+                            bool *follows)
+{
+    bool is_read;
+    const int64_t from = di_clock_ns();
+    DI_TRY(di_checker_mask(checker, words));
+    const int64_t masked = di_clock_ns();
+    *follows = di_mask_has(words, (uint32_t)id);
+    DI_TRY(di_checker_accept(checker, id, &is_read));
+    const int64_t read = di_clock_ns();
+    DI_TRY(di_time_list_add(&times->mask, masked - from));
+    DI_TRY(di_time_list_add(&times->accept, read - masked));
+    if (is_read != *follows)
+        return di_fail(DI_ERR_RUNTIME, "token %d: found it %s the mask, and then %s", id,
+                       *follows ? "in" : "not in", is_read ? "read" : "not read");
+    return DI_OK;
+}
+
+static di_status read_tokens(di_checker *checker, const int32_t *ids, size_t n_ids, uint64_t *words,
+                             di_check_times *times, bool *accepted)
+{
+    bool follows = true;
+    DI_TRY(di_checker_begin(checker));
+    for (size_t i = 0; i < n_ids && follows; i++)
+        DI_TRY(read_token(checker, ids[i], words, times, &follows));
+    *accepted = follows && di_checker_may_end(checker);
+    return DI_OK;
+}
+
+/* Appends to ids. */
+static di_status add_tokens(const di_tokenizer *tokenizer, const char *text, size_t bytes,
+                            bool is_mark, int32_t *ids, size_t *n_ids)
+{
+    int32_t *more = NULL;
+    size_t n = 0;
+    DI_TRY(di_tokenizer_encode_text(tokenizer, text, bytes, is_mark, &more, &n));
+    if (n > 0)
+        memcpy(ids + *n_ids, more, n * sizeof *more);
+    *n_ids += n;
+    free(more);
+    return DI_OK;
+}
+
+/* The marks of tool calls are tokens; all else is text, whatever it spells. ids [bytes]. */
+static di_status encode(const di_checker *checker, const di_tokenizer *tokenizer, const char *text,
+                        size_t bytes, int32_t *ids, size_t *n_ids)
+{
+    static const char mark[] = "｜DSML｜";
+    const size_t len = sizeof mark - 1;
+    size_t at = 0;
+    for (size_t i = 0; checker->whole != NULL && i + len <= bytes; i++) {
+        if (memcmp(text + i, mark, len) != 0)
+            continue;
+        DI_TRY(add_tokens(tokenizer, text + at, i - at, false, ids, n_ids));
+        DI_TRY(add_tokens(tokenizer, text + i, len, true, ids, n_ids));
+        at = i + len;
+        i = at - 1;
+    }
+    return add_tokens(tokenizer, text + at, bytes - at, false, ids, n_ids);
+}
+
+di_status di_checker_match_tokens(di_checker *checker, const di_tokenizer *tokenizer,
+                                  const char *text, size_t bytes, di_check_times *times,
+                                  bool *accepted)
+{
+    const size_t n_words = di_checker_mask_words(checker);
+    DI_TRY(check_vocab(checker));
+    size_t n_ids = 0;
+    int32_t *ids = calloc(bytes + 1, sizeof *ids);
+    uint64_t *words = calloc(n_words + 1, sizeof *words);
+    di_status status;
+    if (ids == NULL || words == NULL)
+        status = di_fail_memory((bytes + 1) * sizeof *ids + n_words * sizeof *words, "a text");
+    else
+        status = encode(checker, tokenizer, text, bytes, ids, &n_ids);
+    if (status == DI_OK)
+        status = read_tokens(checker, ids, n_ids, words, times, accepted);
+    free(words);
+    free(ids);
+    return status;
 }

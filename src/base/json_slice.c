@@ -1,6 +1,6 @@
-#include "json_slice.h"
-
 #include <string.h>
+
+#include "deepinfer/tools.h"
 
 typedef struct scanner {
     const char *at, *end;
