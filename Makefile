@@ -3,8 +3,8 @@
 #   make                    build/deepinfer, build/libdeepinfer.a, build/libdeepinfer.so
 #   make run [ARGS=...]     build, then run a prompt (PROMPT=...) on the default model
 #   make test [CTEST=...]   build, then run every test; CTEST goes to ctest, e.g. CTEST='-R fp'
-#   make bench [BENCH=...]  build, then time kernels and layers (docs/benchmarks.md), some minutes; with
-#                           BENCH='kernels --op topk' or so, only that
+#   make bench [BENCH=...]  build, then time kernels, layers and structured output (docs/benchmarks.md),
+#                           some minutes; with BENCH='kernels --op topk' or so, only that
 #   make install [DESTDIR= PREFIX=/usr/local]
 #   make asan | tsan        the tests under AddressSanitizer + UBSan, or ThreadSanitizer
 #   make fuzz [FUZZ=name] [FUZZ_SECONDS=60]   libFuzzer targets (clang)
@@ -66,6 +66,7 @@ else
 	$(BUILD)/deepinfer bench kernels --seconds 0.1
 	$(BUILD)/deepinfer bench layers --seconds 2 --prefill 256
 	$(BUILD)/deepinfer bench layers --seconds 1 --batch 1 --context 8192,32768,131072
+	$(BUILD)/deepinfer bench structured
 endif
 
 install: all

@@ -322,16 +322,21 @@ static const struct benchmark {
     const char *name;
     di_exit (*run)(int argc, char **argv);
 } benchmarks[] = {
-    {"kernels", bench_kernels}, {"layers", bench_layers}, {"experts", di_cmd_bench_experts}};
+    {"kernels", bench_kernels},
+    {"layers", bench_layers},
+    {"experts", di_cmd_bench_experts},
+    {"structured", di_cmd_bench_structured},
+};
 
 static di_exit help(const char *name, FILE *out, di_exit code)
 {
     fprintf(out,
-            "Usage: %s kernels|layers|experts [OPTION...]\n"
-            "       %s kernels|layers|experts --help\n"
+            "Usage: %s kernels|layers|experts|structured [OPTION...]\n"
+            "       %s kernels|layers|experts|structured --help\n"
             "  kernels    times every kernel at the released model's shapes\n"
             "  layers     times layers of the released model's shape in the forward pass\n"
-            "  experts    times reading a checkpoint's experts from disk\n",
+            "  experts    times reading a checkpoint's experts from disk\n"
+            "  structured times compiling constraints, token masks and tokens\n",
             name, name);
     return code;
 }
@@ -353,6 +358,7 @@ di_exit di_cmd_bench(int argc, char **argv)
         free(name);
         return code;
     }
-    return di_app_fail(DI_EXIT_USAGE, "unknown benchmark '%s', wanted kernels, layers or experts",
+    return di_app_fail(DI_EXIT_USAGE,
+                       "unknown benchmark '%s', wanted kernels, layers, experts or structured",
                        argv[1]);
 }

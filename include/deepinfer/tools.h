@@ -336,6 +336,19 @@ typedef struct di_bench_experts_options {
 DI_API di_status di_bench_experts(di_model *model, const di_options *options,
                                   const di_bench_experts_options *bench, FILE *out);
 
+typedef struct di_bench_structured_options {
+    const char *rows;          /* a file of di_check_row lines; NULL: grammars of its own */
+    int n_rounds;              /* of each call the shortest time counts; 0 = 5 */
+    FILE *json;                /* the results once more; NULL: nowhere */
+    bool (*go_on)(void *user); /* asked between grammars; false: DI_ERR_CANCELLED. NULL: go on */
+    void *user;
+} di_bench_structured_options;
+
+/* Times preparing the vocabulary, compiling constraints, masks and tokens, on this thread
+ * (docs/benchmarks.md). bench may be NULL. */
+DI_API di_status di_bench_structured(const di_tokenizer *tokenizer,
+                                     const di_bench_structured_options *bench, FILE *out);
+
 /* Every kernel candidate of every operation, the chosen one starred. */
 DI_API di_status di_print_kernels(const di_options *options, FILE *out);
 /* The effective options and where each comes from (option, environment, default). */

@@ -251,6 +251,109 @@ static void layers_are_picked_by_kind(void **state)
     di_process_free(&process);
 }
 
+#define TOKENIZER "--tokenizer", DI_TEST_DATA "/golden/tokenizer.json"
+
+/* Every grammar has a line, and every text of it is accepted. */
+static void structured_prints_its_grammars(void **state)
+{
+    (void)state;
+    di_process process;
+    di_process_run_args(&process, "bench", "structured", TOKENIZER, "--rounds", "2");
+    expect(&process, 0);
+    assert_string_equal(process.err, "");
+    assert_int_equal(strncmp(process.out, "vocabulary of ", 14), 0);
+    static const char *const lines[] = {"\nregex csv ", "\nschema order ", "\nebnf json ",
+                                        "\nall "};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const char *line = strstr(process.out, lines[i]);
+        assert_non_null(line);
+        int wrong = -1, refused = -1;
+        char *own = strndup(line + 1, strcspn(line + 1, "\n"));
+        double kb = 0.0;
+        assert_int_equal(sscanf(strrchr(own, '|'), "| %lf %d %d", &kb, &wrong, &refused), 3);
+        free(own);
+        assert_int_equal(wrong, 0);
+        assert_int_equal(refused, 0);
+    }
+    di_process_free(&process);
+}
+
+static const json_t *row_of(const json_t *rows, const char *grammar)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(rows, i, row) if (strcmp(json_string_value(json_object_get(row, "grammar")),
+                                                grammar) == 0) return row;
+    fail_msg("no row of %s", grammar);
+    return NULL;
+}
+
+static json_int_t count_of(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    return json_integer_value(json_is_object(value) ? json_object_get(value, "n") : value);
+}
+
+static void structured_reads_rows(void **state)
+{
+    (void)state;
+    static const char lines[] =
+        "{\"id\": 1, \"regex\": \"a+\", \"text\": \"aa\", \"accept\": true}\n"
+        "{\"id\": 2, \"regex\": \"a+\", \"text\": \"b\", \"accept\": true}\n\n"
+        "{\"id\": 3, \"regex\": \"(\", \"text\": \"b\"}\n"
+        "{\"id\": 4, \"schema\": {}, \"text\": \"[]\", \"accept\": 1}";
+    char *rows_path = di_cli_expand("{TMP}/rows.jsonl"), *path = di_cli_expand("{TMP}/so.json");
+    di_process process;
+    di_cli_write("rows.jsonl", lines, sizeof lines - 1);
+    di_process_run_args(&process, "bench", "structured", TOKENIZER, "--jsonl", rows_path, "--json",
+                        path);
+    expect(&process, 0);
+    assert_non_null(strstr(process.out, "worst mask: "));
+    json_t *all = json_load_file(path, 0, NULL);
+    assert_non_null(all);
+    assert_int_equal(count_of(all, "rounds"), 5);
+    assert_true(count_of(all, "vocabulary_ns") > 0);
+    const json_t *rows = json_object_get(all, "rows");
+    assert_int_equal(json_array_size(rows), 3);
+    const json_t *regex = row_of(rows, "regex"), *sum = row_of(rows, "all");
+    assert_int_equal(count_of(regex, "rows"), 3);
+    assert_int_equal(count_of(regex, "wrong"), 1);
+    assert_int_equal(count_of(regex, "refused"), 1);
+    assert_int_equal(count_of(regex, "compile_ns"), 1);
+    assert_int_equal(count_of(row_of(rows, "JSON schema"), "rows"), 1);
+    assert_int_equal(count_of(sum, "rows"), 4);
+    assert_int_equal(count_of(sum, "compile_ns"), 2);
+    assert_int_equal(count_of(sum, "mask_ns"), count_of(sum, "token_ns"));
+    json_decref(all);
+    di_process_free(&process);
+    free(rows_path);
+    free(path);
+}
+
+static void structured_names_bad_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *lines, *error;
+    } cases[] = {
+        {"\n\n", "found no rows, wanted lines of cases"},
+        {"{\"regex\": \"a\", \"text\": \"\"}\n{", "rows.jsonl, line 2: column "},
+        {"{\"text\": \"\"}",
+         "line 1: wanted one of \"schema\", \"regex\", \"ebnf\" and \"tool_calls\""},
+        {"{\"regex\": \"a\"}", "line 1: wanted \"text\", or \"hex\" of pairs"},
+    };
+    char *path = di_cli_expand("{TMP}/rows.jsonl");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        di_process process;
+        di_cli_write("rows.jsonl", cases[i].lines, strlen(cases[i].lines));
+        di_process_run_args(&process, "bench", "structured", TOKENIZER, "--jsonl", path);
+        if (process.code != 3 || strstr(process.err, cases[i].error) == NULL)
+            fail_msg("case %zu: code %d, %s", i, process.code, process.err);
+        di_process_free(&process);
+    }
+    free(path);
+}
+
 static void mistakes(void **state)
 {
     (void)state;
@@ -280,6 +383,10 @@ static void mistakes(void **state)
         {{"bench", "layers", "--config", TINY_CONFIG, "--context", "512"}, 2, "limit of 512"},
         {{"bench", "layers", "--kernel", "rope=none"}, 2, "rope: found kernel \"none\""},
         {{"bench", "layers", "--config", DI_CLI_TINY "/golden.json"}, 3, "golden.json"},
+        {{"bench", "structured", "--rounds", "0"}, 2, "--rounds: '0'"},
+        {{"bench", "structured", "--jsonl", "/missing"}, 3, "/missing"},
+        {{"bench", "structured", "--tokenizer", "/missing"}, 3, "/missing"},
+        {{"bench", "structured", "--tokenizer", "a", "-m", "b"}, 2, "both --tokenizer and -m"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         di_process process;
@@ -297,6 +404,9 @@ int main(void)
         cmocka_unit_test(kernels_prints_rows),
         cmocka_unit_test(kernels_writes_json),
         cmocka_unit_test(kernels_covers_every_operation),
+        cmocka_unit_test(structured_prints_its_grammars),
+        cmocka_unit_test(structured_reads_rows),
+        cmocka_unit_test(structured_names_bad_rows),
         cmocka_unit_test(layers_prints_where_the_time_goes),
         cmocka_unit_test(layers_writes_json),
         cmocka_unit_test(threads_stay_on_their_cores),
