@@ -25,6 +25,8 @@ typedef struct di_draft_batch {
     const int32_t *const *window_tables; /* [n_seqs]: block tables of the window group; entries of
                                             max(floor, p - sliding_window + 1) .. p are read */
     const int32_t *window_floors;        /* [n_seqs]: positions below have no entry; NULL: all 0 */
+    int32_t n_slots; /* drafts that will be asked for, at most the block size; 0: all. Fewer take
+                        less of the last block and of the head */
 } di_draft_batch;
 
 /* Runs the draft blocks over the block of each sequence: the anchor, then noise tokens. Leaves in
@@ -32,7 +34,7 @@ typedef struct di_draft_batch {
  * read again. */
 DI_WARN_UNUSED di_status di_draft_begin(di_pass *pass, const di_draft_batch *batch);
 
-/* Draft `slot` (0 .. block size - 1) of every sequence, for the token behind prev, which is the
+/* Draft `slot` (0 .. n_slots - 1) of every sequence, for the token behind prev, which is the
  * anchor in slot 0 and the draft of slot - 1 after it: logits [n_seqs, vocab_size], and the raw
  * confidence logits [n_seqs] that it will be accepted (a sigmoid away from a probability). The
  * caller samples and goes on. Any slot may be asked for again with another prev. */

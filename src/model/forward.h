@@ -31,14 +31,15 @@ typedef struct di_rope_angles {
     float *cos, *sin; /* [n, rope_dim / 2] */
 } di_rope_angles;
 
-/* What a draft leaves for its slots (model/draft.h). b: dspark_block_size. */
+/* What a draft leaves for its slots (model/draft.h). */
 typedef struct di_draft_keys di_draft_keys; /* draft.c */
 
 typedef struct di_draft_state {
-    int32_t n_seqs;
+    int32_t n_seqs, n_slots;
+    di_batch *batch;        /* the pass's */
     di_draft_keys *keys;    /* what its rows attend to */
-    di_bf16 *z;             /* [n_seqs, b, hidden]: the blocks' last collapse, without norm */
-    float *backbone_logits; /* [n_seqs, b, vocab_size]: without the Markov term */
+    di_bf16 *z;             /* [n_seqs, n_slots, hidden]: the last collapse, without norm */
+    float *backbone_logits; /* [n_seqs, n_slots, vocab_size]: without the Markov term */
     di_bf16 *markov;        /* [n_seqs, markov rank]: for one slot at a time */
     di_bf16 *confidence_in; /* [n_seqs, hidden + markov rank]: the same */
 } di_draft_state;

@@ -162,16 +162,15 @@ static int64_t draft_state_bytes(const di_config *c, int64_t n_seqs)
            room(n * c->hidden_size, 2) + room(n * c->vocab_size, 4) + room(n_seqs * rank, 2) +
            room(n_seqs * (c->hidden_size + rank), 2) + /* z, logits, inputs of a slot */
            room(1, 128) + 3 * room(n_seqs, 4) + room(n_seqs, sizeof(int32_t *)) + /* keys */
-           room(n, 8) + room(n, 4);
+           room(n, 8) + room(n, 4) + room(n * (c->head_dim + c->head_dim / 32), 1);
 }
 
 int64_t di_draft_scratch_bytes(const di_config *c, int64_t n_seqs, int n_threads)
 {
     const int64_t n = n_seqs * c->dspark_block_size;
-    const int64_t own = room(n * (c->head_dim + c->head_dim / 32), 1) +
-                        room(c->dspark_block_size * c->n_heads, 4); /* keys, sinks */
+    const int64_t sinks = room(c->dspark_block_size * c->n_heads, 4);
     const int64_t experts = c->dspark_n_routed_experts;
-    const int64_t sublayer = di_max_i64(plain_attention_bytes(c, n) + own,
+    const int64_t sublayer = di_max_i64(plain_attention_bytes(c, n) + sinks,
                                         moe_bytes(c, n, experts, c->dspark_n_experts_per_tok));
     const int64_t layer = room(n * c->hc_mult, 4) + sublayer_bytes(c, n) + sublayer;
     return draft_state_bytes(c, n_seqs) + pass_bytes(c, n, n_threads) +
