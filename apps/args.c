@@ -283,6 +283,9 @@ enum {
     KEY_KEEP,
     KEY_ASYNC,
     KEY_INVARIANT,
+    KEY_SPECULATION,
+    KEY_DRAFT_LEN,
+    KEY_DRAFT_VARLEN,
     KEY_ISA,
     KEY_KERNEL
 };
@@ -325,6 +328,13 @@ static const struct argp_option engine_options[] = {
      "schedule a step while the last one runs; default on"},
     {"batch-invariant", KEY_INVARIANT, "on|off", 0,
      "results do not depend on what else runs; default on"},
+    {"speculation", KEY_SPECULATION, "auto|on|off", 0,
+     "guess tokens and verify several at a time, which never changes them; default auto: where the "
+     "checkpoint has draft layers or a grammar forces text"},
+    {"draft-len", KEY_DRAFT_LEN, "N", 0,
+     "most guesses verified at once for one sequence, 1 to 7; default 5"},
+    {"draft-varlen", KEY_DRAFT_VARLEN, "on|off", 0,
+     "verify as many guesses as pay; off: all of them; default on"},
     {"isa", KEY_ISA, "LEVEL", 0, "highest CPU kernel level to use, such as ref"},
     {"kernel", KEY_KERNEL, "OP=NAME", 0, "force one operation's kernel (may be repeated)"},
     {NULL},
@@ -361,6 +371,10 @@ static const char **word_field(int key, di_options *options)
         return &options->async_scheduling;
     case KEY_INVARIANT:
         return &options->batch_invariant;
+    case KEY_SPECULATION:
+        return &options->speculation;
+    case KEY_DRAFT_VARLEN:
+        return &options->draft_varlen;
     case KEY_ISA:
         return &options->isa;
     default:
@@ -406,6 +420,8 @@ static error_t parse_engine(int key, char *arg, struct argp_state *state)
         return set_count(state, "--threads", arg, 4096, &args->options.n_threads);
     case KEY_STEP_TOKENS:
         return set_count(state, "--max-step-tokens", arg, 65536, &args->options.max_step_tokens);
+    case KEY_DRAFT_LEN:
+        return set_count(state, "--draft-len", arg, 7, &args->options.draft_len);
     case KEY_CONTEXT:
         return di_args_i64(state, "--max-context-len", arg, 1, INT32_MAX,
                            &args->options.max_context_len);

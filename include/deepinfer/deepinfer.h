@@ -106,8 +106,15 @@ typedef struct di_options {
     const char *async_scheduling; /* "on" (default): a step is scheduled while the last one runs */
     const char *batch_invariant; /* "on" (default): results do not depend on the batch. "off" allows
                                     faster kernels that do; this build's CPU kernels all are */
-    const char *isa;     /* highest CPU kernel level to use, e.g. "ref"; default: the best */
-    const char *kernels; /* "op=kernel,op=kernel": forces kernels, for bisecting */
+    const char *speculation; /* "auto" (default): tokens behind the one that is computed are guessed
+                                and verified by the same pass, where the checkpoint has draft layers
+                                or a grammar forces text; the tokens that come out are the same,
+                                seeded or not. "on": refused without draft layers. "off" */
+    int draft_len;           /* most guesses verified at once for one sequence, 1 to 7; default 5 */
+    const char *draft_varlen; /* "on" (default): as many are verified as pay, by the drafter's
+                                 confidence and measured times; "off": all */
+    const char *isa;          /* highest CPU kernel level to use, e.g. "ref"; default: the best */
+    const char *kernels;      /* "op=kernel,op=kernel": forces kernels, for bisecting */
 } di_options;
 
 /* -------------------------------------------------------------------------------------- model */

@@ -21,6 +21,7 @@ static const char *const accelerators_elsewhere[] = {"nvidia", NULL};
 static const char *const prefix_modes[] = {"exact", "replay", "off", NULL};
 static const char *const truncation_modes[] = {"off", "compact", "exact", NULL};
 static const char *const switches[] = {"on", "off", "1", "0", NULL};
+static const char *const speculation_modes[] = {"auto", "on", "off", NULL};
 static const char *const pin_modes[] = {"auto", "on", "off", NULL};
 static const char *const weight_modes[] = {"map", "copy", NULL};
 /* The levels of all architectures: which of them this machine has is the kernel mask's to say. */
@@ -173,6 +174,33 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                    .values = switches,
                                    .default_text = "on",
                                    .help = "results do not depend on what else is in the batch"},
+    [DI_OPTION_SPECULATION] = {.name = "speculation",
+                               .env = "DEEPINFER_SPECULATION",
+                               .type = DI_OPTION_ENUM,
+                               .offset = offsetof(di_options, speculation),
+                               .values = speculation_modes,
+                               .default_text = "auto",
+                               .help = "tokens are guessed and verified several at a time, which "
+                                       "never changes them; auto: by the draft layers, if the "
+                                       "checkpoint has them, and where a grammar forces text"},
+    [DI_OPTION_DRAFT_LEN] = {.name = "draft_len",
+                             .env = "DEEPINFER_USE_NEXTN_DECODE",
+                             .type = DI_OPTION_INT,
+                             .offset = offsetof(di_options, draft_len),
+                             .min = 1,
+                             .max = DI_OPTION_MOST_DRAFTS,
+                             .default_text = "5",
+                             .default_number = 5,
+                             .help = "most guesses verified at once for one sequence"},
+    [DI_OPTION_DRAFT_VARLEN] = {.name = "draft_varlen",
+                                .env = "DEEPINFER_ENABLE_MTP_VARLEN",
+                                .type = DI_OPTION_ENUM,
+                                .offset = offsetof(di_options, draft_varlen),
+                                .values = switches,
+                                .default_text = "on",
+                                .help =
+                                    "verify as many guesses as pay, by the drafter's confidence "
+                                    "and measured times; off: all of them"},
     [DI_OPTION_ISA] = {.name = "isa",
                        .env = "DEEPINFER_ISA",
                        .type = DI_OPTION_ENUM,
@@ -502,6 +530,9 @@ di_status di_options_resolve(const di_options *given, di_effective_options *out)
         .prefill_keep = (int)value[DI_OPTION_PREFILL_KEEP].number,
         .is_async = is_on(&value[DI_OPTION_ASYNC_SCHEDULING]),
         .is_batch_invariant = is_on(&value[DI_OPTION_BATCH_INVARIANT]),
+        .speculation = value[DI_OPTION_SPECULATION].text,
+        .draft_len = (int)value[DI_OPTION_DRAFT_LEN].number,
+        .has_varlen = is_on(&value[DI_OPTION_DRAFT_VARLEN]),
         .isa = value[DI_OPTION_ISA].text,
     };
     if (out->n_threads == 0)

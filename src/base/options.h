@@ -27,6 +27,9 @@ typedef enum di_option_id {
     DI_OPTION_PREFILL_KEEP,
     DI_OPTION_ASYNC_SCHEDULING,
     DI_OPTION_BATCH_INVARIANT,
+    DI_OPTION_SPECULATION,
+    DI_OPTION_DRAFT_LEN,
+    DI_OPTION_DRAFT_VARLEN,
     DI_OPTION_ISA,
     DI_OPTION_KERNELS,
     DI_OPTION_HF_MODEL_DIR,
@@ -65,7 +68,7 @@ typedef enum di_option_source {
     DI_SOURCE_OPTION
 } di_option_source;
 
-enum { DI_OPTION_TEXT_BYTES = 1024 };
+enum { DI_OPTION_TEXT_BYTES = 1024, DI_OPTION_MOST_DRAFTS = 7 };
 
 /* All values are valid and owned by the struct or static. */
 typedef struct di_effective_options {
@@ -84,7 +87,9 @@ typedef struct di_effective_options {
     const char *prefill_truncation; /* "off", "compact", "exact" */
     int prefill_keep;               /* tokens */
     bool is_async, is_batch_invariant;
-    bool wants_drafter;                 /* draft blocks run, if the checkpoint has any */
+    const char *speculation; /* "auto", "on", "off" */
+    int draft_len;
+    bool has_varlen;                    /* as many drafts are verified as pay */
     const char *isa;                    /* "best" or the highest level to use */
     char kernels[DI_OPTION_TEXT_BYTES]; /* "" = none forced */
     di_option_source source[DI_N_OPTIONS];

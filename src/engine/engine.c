@@ -95,7 +95,8 @@ static di_status init_parts(di_engine *engine, const di_options *options, di_mod
                                 di_ceil_div(o->prefix_interval, DI_KV_BLOCK_TOKENS),
                                 &engine->prefix));
     engine->prefix.truncation = engine->runner.truncation;
-    const di_sched_limits limits = {o->max_step_tokens, o->max_seqs, MAX_PREEMPTIONS};
+    const di_sched_limits limits = {o->max_step_tokens, o->max_seqs, MAX_PREEMPTIONS,
+                                    (int32_t)di_most_uncertain(o)};
     DI_TRY(di_scheduler_init(&engine->scheduler, &engine->runner.kv, &engine->prefix, &limits));
     engine->items = calloc((size_t)o->max_step_tokens, sizeof *engine->items);
     if (!engine->items)
@@ -119,6 +120,8 @@ di_status di_engine_create_with(di_model *model, const di_options *options,
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->step_lock, NULL);
     di_status status = init_parts(engine, options, model);
+    if (status == DI_OK)
+        status = di_speculation_init(&engine->runner, &engine->speculation);
     if (status == DI_OK && !executor)
         status = di_cpu_executor_create(&engine->runner, engine->runner.options.is_async,
                                         &engine->executor);
@@ -186,6 +189,7 @@ void di_engine_destroy(di_engine *engine)
         engine->executor.destroy(engine->executor.self);
     free_steps(engine);
     di_slot_list_free(&engine->slots);
+    di_speculation_free(&engine->speculation);
     di_scheduler_free(&engine->scheduler);
     di_prefix_cache_free(&engine->prefix);
     di_outbox_free(&engine->outbox);

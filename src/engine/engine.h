@@ -40,6 +40,7 @@ struct di_engine {
     di_scheduler scheduler;
     di_executor executor;
     di_slot_list slots;
+    di_speculation speculation;
     di_active_list active; /* requests with samples that have not ended or are in flight */
     int32_t n_deadlines;   /* active requests that have one */
     uint64_t last_order;

@@ -154,6 +154,8 @@ static di_status init_seq(const di_runner *runner, di_entry *e, int32_t index,
         const di_position_logprobs none = {0};
         DI_TRY(di_logprob_list_add(seq, &seq->prompt_logprobs, &none)); /* of the first token */
     }
+    seq->drafts.has_grammar = e->constraint.acceptor != NULL;
+    seq->drafts.has_drafter = runner->n_draft_slots > 0;
     seq->sched = (di_sched_seq){
         .priority = request->priority,
         .tokens = seq->tokens.data,
@@ -161,6 +163,7 @@ static di_status init_seq(const di_runner *runner, di_entry *e, int32_t index,
         .n_tokens = (int64_t)prompt->len,
         .n_prompt = (int64_t)prompt->len,
         .max_len = e->max_len,
+        .most_drafts = seq->drafts.has_drafter || seq->drafts.has_grammar ? DI_MAX_DRAFTS : 0,
         .n_samples = index == 0 ? e->n_samples : 1,
         .max_chunk = e->params.prompt_logprobs ? PROMPT_LOGPROBS_CHUNK : 0,
         .is_cold = e->params.prompt_logprobs,

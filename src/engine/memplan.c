@@ -72,13 +72,20 @@ static di_status limit_context(const di_config *config, const di_effective_optio
     return DI_OK;
 }
 
+int64_t di_most_uncertain(const di_effective_options *options)
+{
+    const bool is_off = !strcmp(options->speculation, "off");
+    return is_off ? 0 : (int64_t)options->draft_len * (options->is_async ? 2 : 1);
+}
+
 /* Blocks of windows: of a full step, of the other running sequences, and snapshots; those beyond
  * the one step within `budget` bytes. */
 static int64_t window_blocks(const di_kv_layout *layout, const di_config *config,
                              const di_effective_options *options, int64_t context, int64_t budget)
 {
-    const int64_t step = options->max_step_tokens;
-    const int64_t each = di_ceil_div(config->sliding_window, DI_KV_BLOCK_TOKENS) + 1;
+    const int64_t uncertain = di_most_uncertain(options);
+    const int64_t step = options->max_step_tokens + uncertain;
+    const int64_t each = di_ceil_div(config->sliding_window + uncertain, DI_KV_BLOCK_TOKENS) + 1;
     const int64_t least = di_kv_blocks_for(layout, config, 0, context, step);
     const int64_t wanted = least + (options->max_seqs - 1 + MIN_SNAPSHOTS) * each;
     return di_max_i64(least, di_min_i64(wanted, budget / layout->groups[0].block_bytes));
@@ -110,7 +117,7 @@ static int64_t scratch_bytes(const di_config *config, const di_effective_options
                              int64_t context_len)
 {
     const bool has_drafter = di_has_drafter(config, options);
-    const int64_t n_seqs = di_min_i64(options->max_seqs, options->max_step_tokens);
+    const int64_t n_seqs = di_min_i64(options->max_seqs, DI_DRAFT_SEQS);
     const int64_t forward = di_forward_scratch_bytes(config, has_drafter, options->max_step_tokens,
                                                      context_len, options->n_threads);
     if (!has_drafter)
@@ -125,8 +132,9 @@ di_status di_memplan_compute_in(const di_config *config, const di_effective_opti
     di_memplan plan = {0};
     DI_TRY(limit_context(config, options, &plan.context_len));
     plan.scratch_bytes = scratch_bytes(config, options, plan.context_len);
+    const int64_t verified = strcmp(options->speculation, "off") ? 1 + options->draft_len : 1;
     plan.logits_bytes =
-        4 * config->vocab_size * di_min_i64(options->max_seqs, options->max_step_tokens);
+        4 * config->vocab_size * di_min_i64(options->max_seqs * verified, options->max_step_tokens);
     if (options->weights && !strcmp(options->weights, "copy"))
         DI_TRY(di_placed_bytes(config,
                                (di_placed_parts){.has_experts = options->weight_cache == 0,

@@ -3,15 +3,19 @@
 #define DI_ENGINE_MEMPLAN_H
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/options.h"
 #include "kv/layout.h"
 
+/* Sequences that drafts are made for at once: bounds the drafts' memory. */
+enum { DI_DRAFT_SEQS = 32 };
+
 /* Draft blocks run: the KV cache has their windows, and their weights are read. */
 static inline bool di_has_drafter(const di_config *config, const di_effective_options *options)
 {
-    return options->wants_drafter && config->n_draft_blocks > 0;
+    return strcmp(options->speculation, "off") != 0 && config->n_draft_blocks > 0;
 }
 
 typedef struct di_memplan {
@@ -41,5 +45,10 @@ DI_WARN_UNUSED di_status di_memplan_compute_in(const di_config *config,
                                                const di_memory *memory, di_memplan *out);
 DI_WARN_UNUSED di_status di_memplan_print(const di_config *config, const di_options *options,
                                           FILE *out);
+
+/* Tokens of a sequence that may be in flight and turn out not to be: drafts of the passes in
+ * flight.
+ */
+int64_t di_most_uncertain(const di_effective_options *options);
 
 #endif

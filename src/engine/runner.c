@@ -1,6 +1,7 @@
 #include "engine/runner.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/batch_maker.h"
 
@@ -11,11 +12,28 @@ static di_truncation_mode truncation_mode(const char *name)
                             : DI_TRUNCATION_OFF;
 }
 
+/* auto drafts where there is a drafter; who asks for it is told if there is none. */
+static di_status set_drafter(di_runner *r)
+{
+    const di_config *c = &r->model->config;
+    if (di_has_drafter(c, &r->options)) {
+        r->n_draft_slots = (int32_t)c->dspark_block_size;
+        r->draft_begin = di_draft_begin;
+        r->draft_logits = di_draft_logits;
+    } else if (!strcmp(r->options.speculation, "on")) {
+        return di_fail(DI_ERR_UNSUPPORTED,
+                       "speculation: found on and a checkpoint without draft layers "
+                       "(num_nextn_predict_layers 0), wanted auto or off");
+    }
+    return DI_OK;
+}
+
 di_status di_runner_init(const di_model *model, const di_options *options, di_runner *out)
 {
     di_runner r = {.model = model, .scratch = {.chunk_bytes = 1024 * 1024}, .forward = di_forward};
     di_kernel_mask mask;
     DI_TRY(di_options_resolve(options, &r.options));
+    DI_TRY(set_drafter(&r));
     DI_TRY(di_kernel_mask_parse(r.options.isa, r.options.kernels, &mask));
     di_plan_init(&mask, r.options.is_batch_invariant, &r.plan);
     DI_TRY(di_truncation_init(&model->config, truncation_mode(r.options.prefill_truncation),
@@ -110,6 +128,19 @@ di_status di_runner_execute(di_runner *runner, const di_batch *batch, const di_o
     runner->n_layer_rows = pass.n_layer_rows;
     *logits = rows;
     return DI_OK;
+}
+
+void di_runner_draft_pass(di_runner *runner, di_pass *out)
+{
+    di_arena_reset(&runner->scratch);
+    *out = (di_pass){
+        .network = &runner->model->network,
+        .plan = &runner->plan,
+        .pool = runner->team.pool,
+        .kv = &runner->kv,
+        .arena = &runner->scratch,
+        .source = runner->source,
+    };
 }
 
 /* So that either all sequences get their places or none. */

@@ -8,10 +8,15 @@
 #include "engine/memplan.h"
 #include "engine/model.h"
 #include "kv/cache.h"
+#include "model/draft.h"
 #include "model/forward.h"
 
 /* di_forward, or, in tests, what stands in for the model. */
 typedef di_status (*di_forward_fn)(di_pass *pass, float *logits);
+/* di_draft_begin and di_draft_logits, or what stands in for them. */
+typedef di_status (*di_draft_begin_fn)(di_pass *pass, const di_draft_batch *batch);
+typedef void (*di_draft_logits_fn)(const di_pass *pass, int slot, const int32_t *prev,
+                                   float *logits, float *confidences);
 
 typedef struct di_runner {
     const di_model *model;
@@ -25,6 +30,9 @@ typedef struct di_runner {
     di_arena scratch;      /* reset before each pass */
     uint64_t n_layer_rows; /* of the last pass (model/forward.h) */
     di_forward_fn forward;
+    int32_t n_draft_slots; /* drafts that the drafter makes at once; 0 = no drafter */
+    di_draft_begin_fn draft_begin;
+    di_draft_logits_fn draft_logits;
 } di_runner;
 
 /* A sequence as the runner sees it: tokens, their compressed ids and their KV places. */
@@ -60,6 +68,9 @@ void di_runner_seq_free(di_runner *runner, di_runner_seq *seq);
  * vocab_size], valid until the next pass. observer may be NULL. */
 DI_WARN_UNUSED di_status di_runner_execute(di_runner *runner, const di_batch *batch,
                                            const di_observer *observer, float **logits);
+
+/* An empty pass to draft with; ends what the last pass left in memory. */
+void di_runner_draft_pass(di_runner *runner, di_pass *out);
 
 /* Floats of a sequence's compressor state (core/batch.h). */
 size_t di_compressor_state_len(const di_runner *runner);

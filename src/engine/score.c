@@ -46,7 +46,9 @@ di_status di_score(di_model *model, const di_options *options, const int32_t *id
         return di_fail(DI_ERR_ARGUMENT, "token_ids: found none, wanted at least one");
     DI_TRY(di_ids_check(ids, n_ids, model->config.vocab_size));
     scorer s = {.fn = fn, .user = user};
-    DI_TRY(di_runner_init(model, options, &s.runner));
+    di_options plain = options ? *options : (di_options){.accelerator = NULL};
+    plain.speculation = "off"; /* nothing is sampled */
+    DI_TRY(di_runner_init(model, &plain, &s.runner));
     const int64_t n = (int64_t)n_ids;
     di_status status = DI_OK;
     if (n > s.runner.memplan.context_len)

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "engine/slot.h"
+#include "engine/speculate.h"
 #include "sample/stop.h"
 #include "sched/scheduler.h"
 #include "text/detokenizer.h"
@@ -36,6 +37,7 @@ typedef struct di_seq {
     di_status status;
     bool is_lost; /* a pass that it depends on has failed */
 
+    di_seq_drafts drafts;
     int64_t n_cached; /* prompt tokens its first admission took from the prefix cache */
     int64_t n_scored; /* prompt positions whose logprobs have been asked of passes */
     di_stop_matcher *stop;

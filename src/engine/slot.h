@@ -18,7 +18,7 @@ struct di_slot {
     int64_t window_floor; /* positions below it have no outputs of the last layers in any window */
     int32_t n_drafts;     /* behind last_token */
     int32_t drafts[DI_MAX_DRAFTS];
-    float confidences[DI_MAX_DRAFTS]; /* raw; NAN: forced by a grammar */
+    float confidences[DI_MAX_DRAFTS]; /* raw; INFINITY: forced by a grammar */
     int32_t *engram_ids; /* [max_len]: compressed ids by position; NULL without engram layers */
     size_t engram_cap;
     float *compressor_state;           /* as in core/batch.h */

@@ -117,6 +117,7 @@ static void fail_step(di_engine *engine, int32_t n_items, di_step *step, di_stat
 /* Schedules a pass and starts it; false if nothing can run now. */
 static bool launch_next(di_engine *engine)
 {
+    di_speculation_plan(&engine->speculation, &engine->scheduler);
     const int32_t n_items = di_scheduler_next(&engine->scheduler, engine->items);
     if (n_items == 0)
         return false;
@@ -155,6 +156,7 @@ static void collect_oldest(di_engine *engine, int64_t *waited_ns)
     engine->n_in_flight--;
     engine->stats.computed_tokens += (uint64_t)step->made.batch.n_rows;
     note_times(engine, step);
+    di_speculation_observe_pass(&engine->speculation, step);
     di_step_commit(engine, step);
     recycle_step(engine, step);
 }

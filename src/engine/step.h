@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "engine/batch_maker.h"
 #include "engine/slot.h"
+#include "spec/confidence.h"
 
 struct di_seq;
 struct di_entry;
@@ -60,7 +61,7 @@ typedef struct di_step_job {
     di_position_logprobs *logprobs; /* [n_tokens], or [n_scored] */
     bool has_ended;                 /* with an id that ends the output */
     int32_t n_verified;             /* drafts that had rows: n_tokens - 1 of them were accepted */
-    float verified[DI_MAX_DRAFTS];  /* their raw confidences; NAN: forced by a grammar */
+    float verified[DI_MAX_DRAFTS];  /* their raw confidences; INFINITY: forced by a grammar */
     int32_t n_drafted;              /* new drafts */
     float drafted[DI_MAX_DRAFTS];
 } di_step_job;
@@ -80,6 +81,8 @@ struct di_step {
     int64_t n_rows;       /* at most */
     int32_t n_draft_rows; /* of them drafts, at most */
     bool is_laid_out;
+    bool uses_drafter;          /* for new drafts */
+    di_calibration calibration; /* of its confidences */
     di_kv_copy *copies;
     size_t n_copies;
     di_step_table *tables;

@@ -99,9 +99,10 @@ static di_status add_rows(builder *b, const di_sched_item *item, bool wants_all)
 /* Drafts that a sequence may want behind the next token: the last token of all is never one. */
 static int32_t new_drafts(const di_engine *engine, const di_seq *seq)
 {
+    const bool makes_any = seq->drafts.has_grammar || engine->speculation.is_drafting;
     const int64_t room = seq->entry->max_len - (int64_t)seq->tokens.len - 2;
     const int64_t most = di_min_i64(engine->scheduler.most_drafts, seq->sched.most_drafts);
-    return (int32_t)di_max_i64(0, di_min_i64(most, room));
+    return makes_any ? (int32_t)di_max_i64(0, di_min_i64(most, room)) : 0;
 }
 
 /* A job with rows of the sequence that was added last. */
@@ -116,6 +117,7 @@ static di_step_job *add_job(builder *b, di_seq *seq, int64_t logit_offset, int64
         .position = position,
         .n_new_drafts = new_drafts(b->engine, seq),
     };
+    seq->drafts.n_coming = job->n_new_drafts;
     return job;
 }
 
@@ -204,6 +206,8 @@ static di_status alloc_step(builder *b, size_t n_items)
     count(b->engine, (int32_t)n_items, &step->n_rows, &n_forks);
     step->n_draft_rows = b->engine->scheduler.n_draft_rows;
     step->n_rows += step->n_draft_rows;
+    step->uses_drafter = b->engine->speculation.is_drafting;
+    step->calibration = b->engine->speculation.confidence.calibration;
     DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->entries));
     DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->seqs));
     DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->tables));

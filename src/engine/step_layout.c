@@ -31,16 +31,24 @@ static int32_t n_available(const di_step_seq *s)
     return !s->decodes ? 0 : n < s->n_drafts ? n : s->n_drafts;
 }
 
-/* One more draft for each sequence in turn, as long as there are rows. */
-static void assign_drafts(const di_step *step, int32_t *n_drafts)
+/* Whose drafts get the rows, by the confidence in these very drafts. What a grammar forces is as
+ * good as certain. */
+static di_status assign_drafts(di_draft_order *order, di_step *step, int32_t *n_drafts)
 {
-    int32_t left = step->n_draft_rows;
-    for (int32_t depth = 1; depth <= DI_MAX_DRAFTS && left > 0; depth++)
-        for (int32_t i = 0; i < step->n_seqs && left > 0; i++)
-            if (n_available(&step->seqs[i]) >= depth) {
-                n_drafts[i]++;
-                left--;
-            }
+    di_draft_seq *seqs;
+    float *survivals;
+    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)step->n_seqs, &seqs));
+    DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)step->n_seqs * DI_MAX_DRAFTS, &survivals));
+    for (int32_t i = 0; i < step->n_seqs; i++) {
+        const di_step_seq *s = &step->seqs[i];
+        const int32_t n = n_available(s);
+        float *own = survivals + (ptrdiff_t)i * DI_MAX_DRAFTS;
+        if (n > 0)
+            di_calibration_survivals(&step->calibration, s->slot.slot->confidences, n, own);
+        seqs[i] = (di_draft_seq){.survivals = own, .n_known = n, .cap = n};
+    }
+    di_draft_order_assign(order, seqs, step->n_seqs, step->n_draft_rows, n_drafts);
+    return DI_OK;
 }
 
 /* The tokens of a decode: the slot no longer holds them afterwards. */
@@ -109,12 +117,13 @@ static void place_jobs(di_step *step)
     }
 }
 
-di_status di_step_lay_out(const di_runner *runner, di_step *step)
+di_status di_step_lay_out(const di_runner *runner, di_draft_order *order, di_step *step)
 {
     int32_t *n_drafts;
     DI_TRY(check_slots(step));
     DI_TRY(DI_ARENA_ZNEW(&step->arena, (size_t)step->n_seqs, &n_drafts));
-    assign_drafts(step, n_drafts);
+    if (step->n_draft_rows > 0)
+        DI_TRY(assign_drafts(order, step, n_drafts));
     for (int32_t i = 0; i < step->n_seqs; i++)
         add_seq(runner, step, &step->seqs[i], n_drafts[i]);
     place_jobs(step);

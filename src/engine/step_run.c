@@ -10,9 +10,11 @@ di_status di_step_runner_init(di_runner *runner, di_step_runner *out)
     di_step_runner r = {.runner = runner};
     DI_TRY(di_sampler_workspace_init(&r.workspace, (int32_t)runner->model->config.vocab_size,
                                      runner->plan.kernels));
-    const di_status status = di_mask_ahead_create(&r.masks);
+    di_status status = di_mask_ahead_create(&r.masks);
+    if (status == DI_OK)
+        status = di_draft_order_init(&r.order, runner->options.max_seqs);
     if (status != DI_OK) {
-        di_sampler_workspace_free(&r.workspace);
+        di_step_runner_free(&r);
         return status;
     }
     *out = r;
@@ -23,6 +25,9 @@ void di_step_runner_free(di_step_runner *r)
 {
     di_mask_ahead_destroy(r->masks);
     di_sampler_workspace_free(&r->workspace);
+    di_draft_order_free(&r->order);
+    di_ids_free(&r->forced);
+    di_buf_free(&r->bytes);
 }
 
 /* ------------------------------------------------------------------------------- before a pass */
@@ -150,7 +155,7 @@ static di_status run_pass(di_step_runner *r, di_step *step)
         update_table(&step->tables[i], r->runner->kv.layout.n_groups);
     for (size_t i = 0; i < step->n_copies; i++)
         di_kv_cache_copy_block(&r->runner->kv, &step->copies[i]);
-    DI_TRY(di_step_lay_out(r->runner, step));
+    DI_TRY(di_step_lay_out(r->runner, &r->order, step));
     float *logits;
     start_masks(r, step);
     const di_status status = di_runner_execute(r->runner, &step->made.batch, NULL, &logits);
@@ -179,6 +184,10 @@ void di_step_run(di_step_runner *r, di_step *step)
         keep_error(step, &step->error);
         for (int32_t i = 0; i < step->n_jobs; i++)
             fill_in_token(&step->jobs[i]);
+    } else {
+        const int64_t from = di_clock_ns();
+        di_step_draft(r, step);
+        step->draft_ns = di_clock_ns() - from;
     }
     step->finished_ns = di_clock_ns();
 }

@@ -36,9 +36,9 @@ void di_calibration_survivals(const di_calibration *calibration, const float *lo
 
 void di_confidence_init(di_confidence *confidence, int32_t n_slots)
 {
-    assert(n_slots >= 1 && n_slots <= DI_MAX_DRAFTS);
+    assert(n_slots >= 1 && n_slots <= DI_SPEC_SLOTS);
     *confidence = (di_confidence){.calibration.n_slots = n_slots, .n_until_fit = 1};
-    for (int32_t j = 0; j < DI_MAX_DRAFTS; j++)
+    for (int32_t j = 0; j < DI_SPEC_SLOTS; j++)
         confidence->calibration.inverse_temperature[j] = 1.0f;
 }
 
@@ -77,7 +77,7 @@ void di_confidence_observe(di_confidence *confidence, const float *logits, int32
 {
     const di_calibration *calibration = &confidence->calibration;
     assert(n_verified <= calibration->n_slots && n_accepted <= n_verified);
-    float survivals[DI_MAX_DRAFTS], raw = 1.0f;
+    float survivals[DI_SPEC_SLOTS], raw = 1.0f;
     if (n_verified < 1)
         return;
     di_calibration_survivals(calibration, logits, n_verified, survivals);
@@ -136,7 +136,7 @@ void di_confidence_fit(di_confidence *confidence)
 {
     di_calibration *calibration = &confidence->calibration;
     double pooled_errors[N_GRID] = {0}, pooled_n = 0.0;
-    double best[DI_MAX_DRAFTS], n[DI_MAX_DRAFTS];
+    double best[DI_SPEC_SLOTS], n[DI_SPEC_SLOTS];
     for (int32_t j = 0; j < calibration->n_slots; j++) {
         const di_confidence_bin *bins = confidence->slots[j].bins;
         double errors[N_GRID];

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 enum {
-    DI_MAX_DRAFTS = 16,           /* slots of a block that can be verified */
+    DI_SPEC_SLOTS = 16,           /* slots of a block that can be verified */
     DI_CONFIDENCE_BINS = 16,      /* of a logit, one wide */
     DI_RELIABILITY_BINS = 20,     /* of a probability */
     DI_CONFIDENCE_FIT_EVERY = 64, /* blocks observed from one fit to the next */
@@ -29,7 +29,7 @@ enum {
 /* The temperatures alone: small, so that a pass can carry a copy. */
 typedef struct di_calibration {
     int32_t n_slots;
-    float inverse_temperature[DI_MAX_DRAFTS];
+    float inverse_temperature[DI_SPEC_SLOTS];
 } di_calibration;
 
 /* survivals[j] = product of sigmoid(logits[i] / T_i) over i <= j, for n <= n_slots slots: never
@@ -59,12 +59,12 @@ typedef struct di_slot_confidence {
 /* Owned by one thread. */
 typedef struct di_confidence {
     di_calibration calibration; /* to read and copy */
-    di_slot_confidence slots[DI_MAX_DRAFTS];
+    di_slot_confidence slots[DI_SPEC_SLOTS];
     uint64_t n_blocks; /* observed: verifications of at least one draft */
     int32_t n_until_fit;
 } di_confidence;
 
-/* All temperatures 1, nothing observed. 1 <= n_slots <= DI_MAX_DRAFTS. */
+/* All temperatures 1, nothing observed. 1 <= n_slots <= DI_SPEC_SLOTS. */
 void di_confidence_init(di_confidence *confidence, int32_t n_slots);
 
 /* The target verified the first n_verified <= n_slots drafts of a block and accepted the first
@@ -94,7 +94,7 @@ typedef struct di_confidence_report {
     double ece, raw_ece; /* over all slots and bins of 0.05, weighted by observations */
     double auc; /* how often an accepted draft had a higher survival than a rejected one; to the
                    width of a bin */
-    di_slot_report slots[DI_MAX_DRAFTS];
+    di_slot_report slots[DI_SPEC_SLOTS];
 } di_confidence_report;
 
 void di_confidence_report_of(const di_confidence *confidence, di_confidence_report *out);

@@ -12,7 +12,7 @@
 /* A key is the complement of the survival's bits over the draft's number (sequence, slot): rising
  * keys are falling survivals, equal ones by number. */
 enum { SLOT_BITS = 4 };
-_Static_assert(DI_MAX_DRAFTS == 1 << SLOT_BITS, "a slot fits its bits");
+_Static_assert(DI_SPEC_SLOTS == 1 << SLOT_BITS, "a slot fits its bits");
 
 di_status di_draft_order_init(di_draft_order *order, int32_t max_seqs)
 {
@@ -30,7 +30,7 @@ void di_draft_order_free(di_draft_order *order)
 
 size_t di_draft_order_bytes(int32_t max_seqs)
 {
-    return (size_t)max_seqs * DI_MAX_DRAFTS * sizeof(uint64_t);
+    return (size_t)max_seqs * DI_SPEC_SLOTS * sizeof(uint64_t);
 }
 
 static uint64_t key_of(float survival, int32_t seq, int32_t slot)
@@ -79,7 +79,7 @@ static int32_t fill(di_draft_order *order, const di_draft_seq *seqs, int32_t n_s
     int32_t n = 0;
     assert(n_seqs <= order->max_seqs);
     for (int32_t r = 0; r < n_seqs; r++) {
-        assert(seqs[r].cap >= 0 && seqs[r].cap <= DI_MAX_DRAFTS);
+        assert(seqs[r].cap >= 0 && seqs[r].cap <= DI_SPEC_SLOTS);
         float survival = 1.0f;
         for (int32_t j = 0; j < seqs[r].cap; j++) {
             /* Whatever comes in: in [0, 1] (NaN: 0) and never above the slot before. */
@@ -174,7 +174,7 @@ static const double profile_noise = 0.01;
 di_status di_planner_init(di_planner *planner, const di_planner_options *options)
 {
     const size_t bytes = (size_t)options->max_seqs * sizeof *planner->seqs;
-    assert(options->n_slots >= 1 && options->n_slots <= DI_MAX_DRAFTS);
+    assert(options->n_slots >= 1 && options->n_slots <= DI_SPEC_SLOTS);
     di_planner fresh = {
         .options = *options,
         .is_drafting = true,

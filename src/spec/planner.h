@@ -51,7 +51,7 @@ static inline int32_t di_draft_cap(int32_t n_drafted, int32_t max_drafts, int64_
 /* Scratch to order drafts; one for each thread that does. */
 typedef struct di_draft_order {
     int32_t max_seqs;
-    uint64_t *keys; /* [max_seqs * DI_MAX_DRAFTS] */
+    uint64_t *keys; /* [max_seqs * DI_SPEC_SLOTS] */
 } di_draft_order;
 
 DI_WARN_UNUSED di_status di_draft_order_init(di_draft_order *order, int32_t max_seqs);
@@ -99,7 +99,7 @@ typedef struct di_planner {
     di_draft_order order;
     di_draft_seq *seqs; /* [max_seqs], scratch */
     /* The guard's. */
-    float usual[DI_MAX_DRAFTS]; /* survivals of late */
+    float usual[DI_SPEC_SLOTS]; /* survivals of late */
     bool has_usual, has_gain;
     double gain;      /* of late: rate with drafts / rate without */
     bool is_drafting; /* probes included */

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "engine/step_run.h"
 
 /* What stands in an entry instead of keys: codes hold at least 16 bytes. */
 typedef struct null_entry {
@@ -260,6 +261,42 @@ static di_status null_forward(di_pass *pass, float *logits)
     return DI_OK;
 }
 
+/* ------------------------------------------------------------------------------- drafting */
+
+static struct {
+    int32_t n;
+    uint64_t history[DI_DRAFT_SEQS]; /* up to and with the token before the draft */
+} drafts;
+
+/* The window's entries are those of the tokens before the anchor. */
+static di_status null_draft_begin(di_pass *pass, const di_draft_batch *batch)
+{
+    drafts.n = batch->n_seqs;
+    for (int32_t i = 0; i < batch->n_seqs; i++) {
+        di_batch_seq seq = {.block_tables = {batch->window_tables[i]}};
+        drafts.history[i] = find_entry(pass->kv, &seq, 0, batch->positions[i] - 1).history;
+    }
+    return DI_OK;
+}
+
+static void null_draft_logits(const di_pass *pass, int slot, const int32_t *prev, float *logits,
+                              float *confidences)
+{
+    (void)pass;
+    const int32_t vocab_size = (int32_t)current->engine->runner.model->config.vocab_size;
+    for (int32_t i = 0; i < drafts.n; i++) {
+        drafts.history[i] = di_null_history(drafts.history[i], prev[i]);
+        const bool is_wrong =
+            scramble(drafts.history[i] + (uint64_t)slot) % 16 < (uint64_t)current->wrong_drafts;
+        float *out = logits + (int64_t)i * vocab_size;
+        di_null_logits(is_wrong ? scramble(drafts.history[i] + 1) : drafts.history[i], out,
+                       vocab_size);
+        if (current->bend && !is_wrong)
+            current->bend(current->user, drafts.history[i], 0, out);
+        confidences[i] = is_wrong ? -1.0f : 2.0f;
+    }
+}
+
 /* ------------------------------------------------------------------------------- launching */
 
 static void count_uses(di_null_device *device, const di_step *step, int group, int32_t by)
@@ -385,6 +422,10 @@ static di_status connect(di_null_device *device, di_engine *engine)
 {
     device->engine = engine;
     engine->runner.forward = null_forward;
+    engine->speculation.has_drafter = device->wrong_drafts > 0;
+    engine->runner.n_draft_slots = device->wrong_drafts ? 5 : 0;
+    engine->runner.draft_begin = null_draft_begin;
+    engine->runner.draft_logits = null_draft_logits;
     for (int g = 0; g < engine->runner.kv.layout.n_groups; g++) {
         const size_t n = (size_t)engine->runner.kv.pools[g].n_blocks;
         device->n_uses[g] = calloc(n, sizeof *device->n_uses[g]);

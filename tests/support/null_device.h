@@ -32,6 +32,7 @@ typedef struct di_null_device {
     uint64_t failed_pass; /* this pass, counted from 1, fails as a whole; 0 = none */
     di_null_bend_fn bend; /* NULL = none */
     void *user;
+    int wrong_drafts; /* of 16 drafts so many are of other logits; 0 = no drafter at all */
 
     di_engine *engine;
     di_executor inner;
@@ -48,7 +49,7 @@ uint64_t di_null_history(uint64_t before, int32_t token_id);
 /* The logits after a history, before they are bent. */
 void di_null_logits(uint64_t history, float *logits, int32_t vocab_size);
 
-/* An engine on the device, whose first five members the caller has set. */
+/* An engine on the device, whose members up to wrong_drafts the caller has set. */
 DI_WARN_UNUSED di_status di_null_engine_create(di_null_device *device, di_model *model,
                                                const di_options *options, di_engine **out);
 

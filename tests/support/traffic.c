@@ -87,8 +87,8 @@ void di_traffic_note(di_traffic *t, const di_output *o)
     assert_int_equal(t->n_final[i], 0); /* nothing comes after the last output */
     for (size_t k = 0; k < o->n_token_ids; k++)
         di_require(di_ids_push(&t->tokens[i], o->token_ids[k]));
-    if (o->n_token_ids && t->request.sampling.n_logprobs >= 0)
-        assert_int_equal(o->logprobs[0].entries[0].token_id, o->token_ids[0]);
+    for (size_t k = 0; k < o->n_token_ids && t->request.sampling.n_logprobs >= 0; k++)
+        assert_int_equal(o->logprobs[k].entries[0].token_id, o->token_ids[k]);
     t->n_final[i] += o->finish_reason != DI_FINISH_NONE;
     t->reason[i] = o->finish_reason;
 }
@@ -189,10 +189,12 @@ di_engine *di_null_setting_engine(const di_null_setting *s, di_null_device *devi
         .max_seqs = s->max_seqs,
         .prefix_cache = s->prefix,
         .async_scheduling = s->async,
+        .draft_varlen = s->varlen,
         .kv_cache_bytes = s->kv_blocks ? kv_bytes(s->kv_blocks) : 0,
     };
     di_engine *engine;
     device->pace = s->pace;
+    device->wrong_drafts = s->wrong_drafts;
     di_require(di_null_engine_create(device, di_traffic_model, &options, &engine));
     return engine;
 }

@@ -46,6 +46,8 @@ typedef struct di_null_setting {
     const char *async, *prefix;
     int max_seqs, max_step_tokens;
     int64_t kv_blocks; /* 0 = plenty */
+    int wrong_drafts;  /* di_null_device's */
+    const char *varlen;
 } di_null_setting;
 
 di_engine *di_null_setting_engine(const di_null_setting *s, di_null_device *device);

@@ -50,10 +50,11 @@ static int64_t taken(const di_memplan *plan)
 static void with_a_drafter(void **state)
 {
     (void)state;
-    di_effective_options o = options_of(&(di_options){.weights = "copy"});
+    di_effective_options o = options_of(&(di_options){.weights = "copy", .speculation = "off"});
     di_memplan without, with;
     assert_int_equal(di_memplan_compute_in(&config, &o, &machine, &without), DI_OK);
-    o.wants_drafter = true;
+    assert_false(di_has_drafter(&config, &o));
+    o.speculation = "auto";
     assert_true(di_has_drafter(&config, &o));
     assert_int_equal(di_memplan_compute_in(&config, &o, &machine, &with), DI_OK);
     assert_int_equal(with.kv_bytes[0] / with.kv_blocks[0] * config.n_layers,

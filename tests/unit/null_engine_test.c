@@ -23,6 +23,15 @@ static const di_null_setting settings[] = {
     {DI_NULL_AT_COLLECT, "on", "exact", 16, 200, 12},
     {DI_NULL_AT_NEXT_LAUNCH, "on", "exact", 16, 64, 1}, /* room for one whole sequence */
     {DI_NULL_THREADED, "on", "exact", 16, 512, 12},
+    {DI_NULL_AT_LAUNCH, "off", "exact", 64, 512, 0, 5, "off"},
+    {DI_NULL_AT_LAUNCH, "off", "exact", 16, 64, 12, 1, "off"},
+    {DI_NULL_AT_NEXT_LAUNCH, "on", "exact", 64, 64, 0, 16, "off"},
+    {DI_NULL_AT_COLLECT, "on", "exact", 64, 512, 0, 5, "off"},
+    {DI_NULL_AT_COLLECT, "on", "off", 16, 64, 12, 3, "off"},
+    {DI_NULL_AT_NEXT_LAUNCH, "on", "exact", 16, 64, 1, 1, "off"},
+    {DI_NULL_THREADED, "on", "exact", 16, 200, 12, 5, "off"},
+    {DI_NULL_AT_COLLECT, "on", "exact", 48, 100, 0, 5, "on"},
+    {DI_NULL_AT_LAUNCH, "off", "exact", 16, 64, 12, 3, "on"},
 };
 
 static void run_setting(const di_null_setting *s, di_rng *rng)
@@ -38,8 +47,21 @@ static void run_setting(const di_null_setting *s, di_rng *rng)
     di_traffic_run(engine, &device, all, N, 1);
     di_engine_stats stats;
     di_engine_get_stats(engine, &stats);
+    const bool is_fixed = s->wrong_drafts && s->varlen[1] == 'f';
+    if (is_fixed && s->wrong_drafts < 16)
+        assert_true(stats.accepted_drafts > stats.verified_drafts / 5);
+    else if (is_fixed) /* right by chance */
+        assert_true(stats.accepted_drafts < stats.verified_drafts / 20);
+    else if (!s->wrong_drafts)
+        assert_int_equal(stats.drafted_tokens, 0);
+    if (s->wrong_drafts)
+        print_message("%d of 16 wrong: %llu steps, %llu tokens, %llu verified, %llu accepted\n",
+                      s->wrong_drafts, (unsigned long long)stats.n_steps,
+                      (unsigned long long)stats.generated_tokens,
+                      (unsigned long long)stats.verified_drafts,
+                      (unsigned long long)stats.accepted_drafts);
     const bool is_timed = s->pace == DI_NULL_THREADED; /* what meets in the cache depends on time */
-    if (s->kv_blocks && !is_timed)
+    if (s->kv_blocks && !is_timed && !s->wrong_drafts)
         assert_true(stats.n_preemptions > 0);
     if (s->prefix[0] != 'e')
         assert_int_equal(stats.cached_prompt_tokens, 0);

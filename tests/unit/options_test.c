@@ -310,6 +310,9 @@ static void printed_options_name_value_and_source(void **state)
                               "DEEPINFER_YOCO_PREFILL_KEEP_TOKENS)\n"
                               "async_scheduling   = on  (default; DEEPINFER_ASYNC_SCHEDULING)\n"
                               "batch_invariant    = on  (default; DEEPINFER_BATCH_INVARIANT)\n"
+                              "speculation        = auto  (default; DEEPINFER_SPECULATION)\n"
+                              "draft_len          = 5  (default; DEEPINFER_USE_NEXTN_DECODE)\n"
+                              "draft_varlen       = on  (default; DEEPINFER_ENABLE_MTP_VARLEN)\n"
                               "isa                = best  (default; DEEPINFER_ISA)\n"
                               "kernels            = none  (default; DEEPINFER_KERNELS)\n"
                               "hf_model_dir       = none  (default; DEEPINFER_HF_MODEL_DIR)\n");
