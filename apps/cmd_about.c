@@ -76,6 +76,7 @@ static void print_cpu(void)
     fputs(__builtin_cpu_supports("avx512f") ? " avx512f" : "", stdout);
     fputs(__builtin_cpu_supports("avx512bw") ? " avx512bw" : "", stdout);
     fputs(__builtin_cpu_supports("avx512vnni") ? " avx512vnni" : "", stdout);
+    fputs(__builtin_cpu_supports("avx512bf16") ? " avx512bf16" : "", stdout);
     putchar('\n');
 }
 #else

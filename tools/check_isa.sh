@@ -37,7 +37,7 @@ check_choice()
     while IFS= read -r line; do
         finding "$level" "$line"
     done < <(awk -v level="$level" '
-        BEGIN { n = split("ref neon avx2 avx512 avx512vnni amx", names); for (i = 1; i <= n; i++) rank[names[i]] = i }
+        BEGIN { n = split("ref neon avx2 avx512 avx512vnni avx512bf16 amx", names); for (i = 1; i <= n; i++) rank[names[i]] = i }
         { at = NF - 7; isa = $(at + 2) } # operation, kernel, isa, rows, ...
         $1 != "*" && isa == level && $(at + 3) == "any" { other[$at] = 1 }
         $1 == "*" && isa == level { own[$at] = 1; n_own++ }
@@ -87,7 +87,7 @@ check_tests()
 }
 
 levels=
-for level in ref neon avx2 avx512 avx512vnni amx; do
+for level in ref neon avx2 avx512 avx512vnni avx512bf16 amx; do
     "$build/deepinfer" kernels --isa $level >/dev/null 2>&1 || continue
     levels+=" $level"
     export DEEPINFER_ISA=$level

@@ -25,8 +25,8 @@ static const char *const speculation_modes[] = {"auto", "on", "off", NULL};
 static const char *const pin_modes[] = {"auto", "on", "off", NULL};
 static const char *const weight_modes[] = {"map", "copy", NULL};
 /* The levels of all architectures: which of them this machine has is the kernel mask's to say. */
-static const char *const isa_levels[] = {"best",   "ref",        "neon", "avx2",
-                                         "avx512", "avx512vnni", "amx",  NULL};
+static const char *const isa_levels[] = {"best",       "ref",        "neon", "avx2", "avx512",
+                                         "avx512vnni", "avx512bf16", "amx",  NULL};
 
 const di_option di_option_table[DI_N_OPTIONS] = {
     [DI_OPTION_ACCELERATOR] = {.name = "accelerator",

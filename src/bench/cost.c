@@ -267,8 +267,9 @@ di_bench_cost di_bench_cost_of(di_op op, const void *args, int64_t n_rows)
     return costs[op](args, n_rows);
 }
 
-/* Index scores are sums of products of 4-bit codes and so exact in integers; VDPBF16PS has its own
- * order of summation and half of FMA's rate, and so bounds nothing. */
+/* Index scores are sums of products of 4-bit codes and so exact in integers. VDPBF16PS adds the
+ * linears' products as FP32 multiply-adds would; it bounds the kernels of its level alone, since it
+ * has half of their rate elsewhere. */
 di_ceiling di_bench_unit(di_op op, di_isa level, const di_ceilings *c)
 {
     const bool is_integer = op == DI_OP_index_logits;
@@ -278,6 +279,10 @@ di_ceiling di_bench_unit(di_op op, di_isa level, const di_ceilings *c)
         return DI_CEILING_DOT_INT8;
     if (level >= DI_ISA_AMX && c->rate[DI_CEILING_AMX_BF16] > 0.0)
         return DI_CEILING_AMX_BF16;
+    const bool is_linear =
+        op == DI_OP_gemm_f8 || op == DI_OP_gemm_bf16 || op == DI_OP_grouped_gemm_f4;
+    if (is_linear && level == DI_ISA_AVX512BF16 && c->rate[DI_CEILING_DOT_BF16] > 0.0)
+        return DI_CEILING_DOT_BF16;
     return DI_CEILING_FMA;
 }
 

@@ -173,7 +173,7 @@ static bool can_run(const runner *r, const di_kernel *k, const di_bench_case *b)
         return false;
     if (forced)
         return strcmp(forced, k->name) == 0;
-    if (k->isa > r->mask.max_isa)
+    if (!di_isa_includes(r->mask.max_isa, k->isa))
         return false;
     return k->width != DI_WIDTH_WIDE || b->n_rows >= DI_WIDE_ROWS;
 }

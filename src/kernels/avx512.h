@@ -89,7 +89,28 @@ static inline __m512 di_total4_512(__m512 a, __m512 b, __m512 c, __m512 d)
     return _mm512_add_ps(t, _mm512_permute_ps(t, 0xb1));
 }
 
-/* Its four results. */
+/* The totals of sixteen sums, each as di_total512 adds them: that of s[i] in lane i. */
+static inline __m512 di_total16_512(const __m512 s[16])
+{
+    __m512 half[8], quarter[4], pair[2];
+    for (int i = 0; i < 8; i++) { /* of s[4 q + j], which is number q + 4 j, and the next one */
+        const __m512 a = s[2 * i % 4 * 4 + i / 2], b = s[(2 * i + 1) % 4 * 4 + i / 2];
+        half[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    }
+    for (int i = 0; i < 4; i++)
+        quarter[i] = _mm512_add_ps(_mm512_shuffle_f32x4(half[2 * i], half[2 * i + 1], 0x88),
+                                   _mm512_shuffle_f32x4(half[2 * i], half[2 * i + 1], 0xdd));
+    for (int i = 0; i < 2; i++) {
+        const __m512d a = _mm512_castps_pd(quarter[2 * i]);
+        const __m512d b = _mm512_castps_pd(quarter[2 * i + 1]);
+        pair[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                                _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    return _mm512_add_ps(_mm512_shuffle_ps(pair[0], pair[1], 0x88),
+                         _mm512_shuffle_ps(pair[0], pair[1], 0xdd));
+}
+
+/* The four results of di_total4_512. */
 static inline void di_split4(__m512 totals, float out[4])
 {
     out[0] = _mm512_cvtss_f32(totals);

@@ -39,7 +39,7 @@ const char *di_op_name(di_op op)
 
 bool di_kernel_is_usable(const di_kernel *kernel)
 {
-    return kernel->isa <= di_cpu_isa();
+    return di_isa_includes(di_cpu_isa(), kernel->isa);
 }
 
 static bool name_equals(const char *name, const char *text, size_t len)
@@ -51,7 +51,7 @@ static di_status parse_isa(const char *text, di_isa *out)
 {
     DI_BUF_AUTO known = {0};
     for (int i = 0; i <= (int)di_cpu_isa(); i++) {
-        if (!di_isa_is_built((di_isa)i))
+        if (!di_isa_is_built((di_isa)i) || !di_isa_includes(di_cpu_isa(), (di_isa)i))
             continue;
         if (strcmp(di_isa_name((di_isa)i), text) == 0) {
             *out = (di_isa)i;
@@ -132,7 +132,7 @@ const di_kernel *di_kernel_select(di_op op, di_kernel_width width, bool is_invar
             continue;
         if (mask->forced[op] && strcmp(k->name, mask->forced[op]) == 0)
             return k;
-        if (k->isa > mask->max_isa || (is_invariant && !k->is_batch_invariant))
+        if (!di_isa_includes(mask->max_isa, k->isa) || (is_invariant && !k->is_batch_invariant))
             continue;
         if (k->width == DI_WIDTH_WIDE && (width != DI_WIDTH_WIDE || is_invariant))
             continue;

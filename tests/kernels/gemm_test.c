@@ -12,6 +12,7 @@
 #include "kernel_case.h"
 #include "base/checked.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_bf16_tables.h"
 #include "kernels/gemm/gemm_f4_tables.h"
 #include "kernels/grouped_gemm/grouped_gemm.h"
 
@@ -43,6 +44,8 @@ enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 static const shape large_shapes[] = {
     {270, 37, 1100, 19, 3, false},
     {259, 690, 40, 5, 0, true},
+    {61, 7, 5153, 30, 0, true},
+    {9, 3, 30001, 31, 0, false},
 };
 enum { N_LARGE_SHAPES = sizeof large_shapes / sizeof large_shapes[0] };
 
@@ -472,10 +475,28 @@ static void f4_tables_hold_values_times_scales(void **state)
     }
 }
 
+static void bf16_tables_hold_values(void **state)
+{
+    (void)state;
+    for (int scale = 2; scale <= 252; scale++) {
+        for (int code = 0; code < 32; code++) {
+            const float wanted = di_e2m1_to_f32[code & 15] * di_e8m0_to_f32((uint8_t)scale);
+            const di_bf16 found = di_f4_bf16_tables[scale][code];
+            assert_true(di_bf16_to_f32(found) == wanted);
+        }
+    }
+    for (int code = 0; code < 128; code++) {
+        const di_bf16 found =
+            (di_bf16)(di_e4m3_bf16_bytes[0][code] | di_e4m3_bf16_bytes[1][code] << 8);
+        assert_int_equal(di_f32_bits(di_bf16_to_f32(found)), di_f32_bits(di_e4m3_to_f32[code]));
+    }
+}
+
 int main(int argc, char **argv)
 {
     di_rng_start(argc, argv);
     const struct CMUnitTest tests[] = {cmocka_unit_test(f4_tables_hold_values_times_scales),
+                                       cmocka_unit_test(bf16_tables_hold_values),
                                        cmocka_unit_test(gemm), cmocka_unit_test(grouped_gemm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,7 +174,7 @@ bool di_case_has_kernel(const di_kernel *kernel)
     di_kernel_mask mask;
     if (di_options_resolve(NULL, &options) || di_kernel_mask_parse(options.isa, NULL, &mask))
         fail_msg("%s", di_last_error());
-    return kernel->isa <= mask.max_isa;
+    return di_isa_includes(mask.max_isa, kernel->isa);
 }
 
 static const di_kernel *reference_of(di_op op)

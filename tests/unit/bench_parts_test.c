@@ -74,6 +74,7 @@ static void bounds(void **state)
                  [DI_CEILING_CACHE] = 100.0,
                  [DI_CEILING_FMA] = 1000.0,
                  [DI_CEILING_DOT_INT8] = 4000.0,
+                 [DI_CEILING_DOT_BF16] = 2000.0,
                  [DI_CEILING_AMX_BF16] = 8000.0},
     };
     double seconds;
@@ -86,6 +87,12 @@ static void bounds(void **state)
         di_bench_bound(DI_OP_gemm_f8, &computes, DI_ISA_AVX512VNNI, &ceilings, &seconds),
         DI_CEILING_FMA);
     assert_true(seconds == 8.0);
+    assert_int_equal(
+        di_bench_bound(DI_OP_gemm_f8, &computes, DI_ISA_AVX512BF16, &ceilings, &seconds),
+        DI_CEILING_DOT_BF16);
+    assert_true(seconds == 4.0);
+    assert_int_equal(di_bench_unit(DI_OP_sparse_attention, DI_ISA_AVX512BF16, &ceilings),
+                     DI_CEILING_FMA);
     assert_int_equal(di_bench_bound(DI_OP_gemm_f8, &computes, DI_ISA_AMX, &ceilings, &seconds),
                      DI_CEILING_MEMORY);
     assert_int_equal(di_bench_unit(DI_OP_index_logits, DI_ISA_AVX512VNNI, &ceilings),

@@ -37,7 +37,7 @@ DI_INLINE int di_gemm_rows_that_fit(int64_t k)
     const int64_t rows =
         (DI_GEMM_SCRATCH_BYTES - fixed - 4096) / (di_gemm_padded(k) * (int64_t)sizeof(float));
     if (rows < 2 * DI_GEMV_ROWS)
-        return rows < 2 ? 0 : (int)rows / 2;
+        return rows < 4 ? (int)rows / 2 : (int)rows / 4 * 2; /* an even number takes no more */
     return (int)di_min_i64(DI_BLOCK_ROWS, rows / 4 * 4);
 }
 
