@@ -82,6 +82,14 @@ typedef struct di_raw_edge {
     di_edge edge;
 } di_raw_edge;
 
+/* A state that reads one byte of first .. last and goes on to `next`: the last ones made. */
+typedef struct di_ending {
+    uint32_t next, state;
+    uint8_t first, last;
+} di_ending;
+
+enum { DI_ENDINGS = 64 };
+
 typedef struct di_raw_grammar {
     di_state *states;
     di_raw_edge *edges;
@@ -92,6 +100,8 @@ typedef struct di_raw_grammar {
     di_arena *arena;       /* the grammar's */
     const di_vocab *vocab; /* whose added tokens TOKEN expressions are; NULL: texts only */
     uint32_t escaped;      /* of the rule being lowered: see di_grammar_escape; 0: none */
+    di_ending endings[DI_ENDINGS];
+    uint32_t n_endings; /* all so far: a new one takes the place of the oldest */
 } di_raw_grammar;
 
 /* grammar/lower.c: adds the automaton of `expr` as that of `rule`; may add rules. */

@@ -9,20 +9,10 @@ typedef struct byte_range {
     uint8_t first, last;
 } byte_range;
 
-/* A state that reads one byte of first .. last and goes on to `next`. */
-typedef struct ending {
-    uint32_t next, state;
-    uint8_t first, last;
-} ending;
-
-enum { MAX_ENDINGS = 64 };
-
 typedef struct splitter {
     di_raw_grammar *raw;
     uint32_t from, to;
-    ending endings[MAX_ENDINGS];
-    uint32_t n_endings, replace; /* the oldest is replaced when full */
-    di_raw_edge pending;         /* the last edge out of `from`: the next may extend it */
+    di_raw_edge pending; /* the last edge out of `from`: the next may extend it */
     bool has_pending;
 } splitter;
 
@@ -34,21 +24,18 @@ static di_edge byte_edge(byte_range range, uint32_t target)
 
 static di_status ending_state(splitter *s, byte_range range, uint32_t next, uint32_t *state)
 {
-    for (uint32_t i = 0; i < s->n_endings; i++) {
-        const ending *e = &s->endings[i];
+    di_raw_grammar *raw = s->raw;
+    for (uint32_t i = 0; i < raw->n_endings && i < DI_ENDINGS; i++) {
+        const di_ending *e = &raw->endings[i];
         if (e->next == next && e->first == range.first && e->last == range.last) {
             *state = e->state;
             return DI_OK;
         }
     }
-    DI_TRY(di_raw_state(s->raw, s->raw->states[s->from].rule, state));
-    DI_TRY(di_raw_edge_add(s->raw, *state, byte_edge(range, next)));
-    uint32_t at = s->n_endings;
-    if (at < MAX_ENDINGS)
-        s->n_endings++;
-    else
-        at = s->replace++ % MAX_ENDINGS;
-    s->endings[at] = (ending){next, *state, range.first, range.last};
+    DI_TRY(di_raw_state(raw, raw->states[s->from].rule, state));
+    DI_TRY(di_raw_edge_add(raw, *state, byte_edge(range, next)));
+    raw->endings[raw->n_endings++ % DI_ENDINGS] =
+        (di_ending){next, *state, range.first, range.last};
     return DI_OK;
 }
 
