@@ -381,8 +381,9 @@ static di_status lower_dfa_state(lowering *l, const di_expr_dfa *dfa, uint32_t s
     return DI_OK;
 }
 
-static di_status lower_dfa_between(lowering *l, const di_expr_dfa *dfa, bool counts, uint32_t from,
-                                   uint32_t to)
+/* A tail (NULL: none) follows each final state at once: no state between can count no more. */
+static di_status lower_dfa_between(lowering *l, const di_expr_dfa *dfa, bool counts,
+                                   const di_expr *tail, uint32_t from, uint32_t to)
 {
     uint32_t *states, *arrivals;
     DI_TRY(DI_ARENA_NEW(l->raw->arena, dfa->dfa->n_states, &states));
@@ -392,7 +393,7 @@ static di_status lower_dfa_between(lowering *l, const di_expr_dfa *dfa, bool cou
     for (uint32_t i = 0; i < dfa->dfa->n_states; i++) {
         DI_TRY(lower_dfa_state(l, dfa, i, states[i], arrivals));
         if (dfa->dfa->states[i].is_final)
-            DI_TRY(add_epsilon(l, states[i], to));
+            DI_TRY(lower(l, tail != NULL ? tail : di_expr_empty(), states[i], to));
     }
     return DI_OK;
 }
@@ -406,8 +407,8 @@ static di_status lower_counted_dfa(lowering *l, const di_expr_dfa *dfa, const di
     DI_TRY(new_state(&inner, &start));
     DI_TRY(new_state(&inner, &end));
     l->raw->rules[inner.rule].start = start;
-    DI_TRY(end_rule(&inner, tail, end));
-    DI_TRY(lower_dfa_between(&inner, dfa, true, start, end));
+    l->raw->states[end].is_final = true;
+    DI_TRY(lower_dfa_between(&inner, dfa, true, tail, start, end));
     return add_call(l, from, to, inner.rule, false);
 }
 
@@ -538,7 +539,7 @@ static di_status lower(lowering *l, const di_expr *expr, uint32_t from, uint32_t
         return add_call(l, from, to, expr->rule, false);
     case DI_EXPR_DFA:
         return is_counted(expr) ? lower_counted_dfa(l, &expr->dfa, NULL, from, to)
-                                : lower_dfa_between(l, &expr->dfa, false, from, to);
+                                : lower_dfa_between(l, &expr->dfa, false, NULL, from, to);
     case DI_EXPR_MEMBERS:
         return lower_members(l, &expr->members, from, to);
     case DI_EXPR_TOKEN:
