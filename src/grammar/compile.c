@@ -6,6 +6,7 @@
 #include "grammar/ebnf.h"
 #include "grammar/regex.h"
 #include "grammar/tool_calls.h"
+#include "text/encoding_tools.h"
 
 /* Descriptions of which the acceptors are kept. */
 enum { MAX_CACHED = 64, MAX_INDENT = 32, MAX_WHITESPACE = 1000000 };
@@ -127,11 +128,14 @@ di_status di_grammar_compile(const di_so_args *args, di_buf *not_enforced, di_gr
 
 /* --- common token sets --- */
 
+/* Every mask on the way through a text, in which added tokens stand wherever they may. */
 static di_status visit(di_matcher *matcher, const char *text, uint64_t *bits)
 {
+    static const char mark = (char)DI_VOCAB_ADDED;
     for (const char *at = text; *at != '\0'; at++) {
         bool accepted;
         DI_TRY(di_matcher_mask(matcher, bits));
+        DI_TRY(di_matcher_accept(matcher, &mark, 1, &accepted));
         DI_TRY(di_matcher_accept(matcher, at, 1, &accepted));
     }
     return DI_OK;
@@ -169,6 +173,22 @@ di_status di_vocab_warm(di_vocab *vocab)
     return warm_with(vocab, &args, "{\"a\":\"x\",\"b\":\"y\",\"cd\":1");
 }
 
+/* The same for calls of tools: text as it is, with and without bounds, and strings in JSON. */
+static di_status warm_calls(di_vocab *vocab)
+{
+    di_so_args args = DI_SO_ARGS_INIT;
+    args.schema_type = DI_SCHEMA_TOOL_CALLS;
+    args.schema =
+        "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": "
+        "\"string\"}, \"b\": {\"type\": \"string\", \"maxLength\": 99}, \"c\": {\"type\": "
+        "\"object\", \"properties\": {\"d\": {}}}}}}}]";
+    return warm_with(vocab, &args,
+                     "\n\n<" DI_DSML_CALLS ">\n<" DI_DSML_INVOKE " name=\"f\">\n"
+                     "<" DI_DSML_PARAMETER " name=\"a\" string=\"true\">x</" DI_DSML_PARAMETER ">\n"
+                     "<" DI_DSML_PARAMETER " name=\"b\" string=\"true\">x</" DI_DSML_PARAMETER ">\n"
+                     "<" DI_DSML_PARAMETER " name=\"c\" string=\"false\">{\"d\":\"x\",\"ef\":1}");
+}
+
 /* --- the cache --- */
 
 typedef struct cached {
@@ -181,7 +201,7 @@ struct di_grammar_cache {
     pthread_mutex_t lock;
     const di_tokenizer *tokenizer;
     di_vocab *vocab;
-    bool is_warm;
+    bool is_warm, has_warm_calls;
     cached entries[MAX_CACHED];
     size_t n_entries;
     uint64_t n_uses;
@@ -262,7 +282,7 @@ static void keep(di_grammar_cache *cache, di_buf *key, di_acceptor *acceptor)
     *key = (di_buf){0};
 }
 
-static di_status vocab_of(di_grammar_cache *cache, di_vocab **out)
+static di_status vocab_of(di_grammar_cache *cache, di_schema_type type, di_vocab **out)
 {
     pthread_mutex_lock(&cache->lock);
     di_status status = DI_OK;
@@ -271,6 +291,10 @@ static di_status vocab_of(di_grammar_cache *cache, di_vocab **out)
     if (status == DI_OK && !cache->is_warm) {
         status = di_vocab_warm(cache->vocab);
         cache->is_warm = status == DI_OK;
+    }
+    if (status == DI_OK && type == DI_SCHEMA_TOOL_CALLS && !cache->has_warm_calls) {
+        status = warm_calls(cache->vocab);
+        cache->has_warm_calls = status == DI_OK;
     }
     *out = cache->vocab;
     pthread_mutex_unlock(&cache->lock);
@@ -281,7 +305,7 @@ static di_status compile(di_grammar_cache *cache, const di_so_args *args, di_acc
 {
     di_grammar *grammar;
     di_vocab *vocab;
-    DI_TRY(vocab_of(cache, &vocab));
+    DI_TRY(vocab_of(cache, args->schema_type, &vocab));
     DI_TRY(di_grammar_compile_for(args, vocab, NULL, &grammar));
     const di_status status = di_acceptor_create(grammar, vocab, out);
     di_grammar_unref(grammar);
