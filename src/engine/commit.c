@@ -275,6 +275,7 @@ static di_status commit_scores(di_seq *seq, const di_step_job *job)
 static void commit_job(di_engine *engine, const di_step_job *job)
 {
     di_seq *seq = job->seq;
+    engine->stats.drafted_tokens += (uint64_t)job->n_drafted;
     if (seq->finish_reason != DI_FINISH_NONE) {
         engine->stats.wasted_rows += job->scored_tokens ? 0 : 1 + (uint64_t)job->n_verified;
         return;
@@ -297,7 +298,6 @@ static void settle_decode(di_engine *engine, const di_step_seq *s, const di_step
 {
     di_scheduler_settle(&s->seq->sched, s->n_drafts, job->n_tokens);
     di_speculation_observe_job(&engine->speculation, &s->seq->drafts, job);
-    engine->stats.drafted_tokens += (uint64_t)job->n_drafted;
     engine->stats.verified_drafts += (uint64_t)job->n_verified;
     engine->stats.accepted_drafts += (uint64_t)di_max_i64(0, job->n_tokens - 1);
 }
