@@ -1,6 +1,7 @@
 /* Real passes: what a request gives does not depend on the others, the batch, chunks, preemptions,
- * prefix hits, scheduling or threads. Token ids and logprobs are compared bit for bit with each
- * request run alone. `batch_test SEED small N [TEST]` runs N requests on golden/small. */
+ * prefix hits, scheduling, threads or speculation. Token ids and logprobs are compared bit for bit
+ * with each request run alone and without speculation. `batch_test SEED small N [TEST]` runs N
+ * requests on golden/small, `batch_test SEED DIR N [TEST]` on any checkpoint. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -23,6 +24,16 @@ static struct plan {
 static di_model *model;
 static di_request *requests;
 static di_result **alone; /* [n_requests] */
+
+/* Each engine of a variant drafts in another of these ways. */
+static const struct drafting {
+    int len;
+    const char *varlen;
+} draftings[] = {{5, "off"}, {3, "on"}, {1, "off"}, {5, "on"}, {3, "off"}, {1, "on"}};
+static struct drafts {
+    unsigned n_engines;
+    uint64_t n_drafted, n_verified, n_accepted; /* by engines without draft_varlen */
+} drafts;
 
 static const char *const stops[] = {"e", "the", " a"};
 static const char *const *const no_stops = NULL;
@@ -124,11 +135,15 @@ static void run_alone(const char *truncation, di_result **results)
                                 .prefix_cache = "off",
                                 .prefill_truncation = truncation,
                                 .prefill_keep = TRUNCATED_KEEP,
+                                .speculation = "off",
                                 .async_scheduling = "off"};
     di_engine *engine;
     di_require(di_engine_create(model, &options, &engine));
     for (int i = 0; i < plan.n_requests; i++)
         di_require(di_generate(engine, &requests[i], NULL, NULL, &results[i]));
+    di_engine_stats stats;
+    di_engine_get_stats(engine, &stats);
+    assert_int_equal(stats.drafted_tokens, 0);
     di_engine_destroy(engine);
 }
 
@@ -161,11 +176,33 @@ static int free_all(void **state)
     return 0;
 }
 
+static di_engine *next_engine(di_options options)
+{
+    const struct drafting *d =
+        &draftings[drafts.n_engines++ % (sizeof draftings / sizeof draftings[0])];
+    options.speculation = "auto";
+    options.draft_len = d->len;
+    options.draft_varlen = d->varlen;
+    di_engine *engine;
+    di_require(di_engine_create(model, &options, &engine));
+    return engine;
+}
+
+/* With a drafter, what fixed lengths draft is verified, and some of it right. */
+static void count_drafts(const di_engine *engine, const di_engine_stats *stats)
+{
+    if (engine->runner.options.has_varlen)
+        return;
+    assert_true(stats->verified_drafts > stats->drafted_tokens / 2);
+    drafts.n_drafted += stats->drafted_tokens;
+    drafts.n_verified += stats->verified_drafts;
+    drafts.n_accepted += stats->accepted_drafts;
+}
+
 /* All requests, submitted a few at a time; statistics of the run. */
 static di_engine_stats run_together(const di_options *options, int at_a_time)
 {
-    di_engine *engine;
-    di_require(di_engine_create(model, options, &engine));
+    di_engine *engine = next_engine(*options);
     di_request_id *ids = calloc((size_t)plan.n_requests, sizeof *ids);
     assert_non_null(ids);
     bool has_work = true;
@@ -187,6 +224,7 @@ static di_engine_stats run_together(const di_options *options, int at_a_time)
     di_engine_stats stats;
     di_engine_get_stats(engine, &stats);
     assert_true(n_cached <= stats.cached_prompt_tokens);
+    count_drafts(engine, &stats);
     di_engine_destroy(engine);
     free(ids);
     return stats;
@@ -307,10 +345,22 @@ static void truncated_exactly(void **state)
     truncate_none();
 }
 
+/* After all the others. */
+static void drafts_were_verified(void **state)
+{
+    (void)state;
+    print_message("of %llu drafts %llu were verified and %llu accepted\n",
+                  (unsigned long long)drafts.n_drafted, (unsigned long long)drafts.n_verified,
+                  (unsigned long long)drafts.n_accepted);
+    assert_true(drafts.n_accepted > 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 3 && strcmp(argv[2], "small") == 0)
         plan = (struct plan){DI_TEST_DATA "/golden/small", (int)strtol(argv[3], NULL, 10), 600, 24};
+    else if (argc > 3)
+        plan = (struct plan){argv[2], (int)strtol(argv[3], NULL, 10), 200, 48};
     if (argc > 4)
         cmocka_set_test_filter(argv[4]);
     di_rng_start(argc, argv);
@@ -318,7 +368,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(in_batches),        cmocka_unit_test(in_chunks),
         cmocka_unit_test(on_threads),        cmocka_unit_test(with_prefix_hits),
         cmocka_unit_test(with_little_room),  cmocka_unit_test(truncated),
-        cmocka_unit_test(truncated_exactly),
+        cmocka_unit_test(truncated_exactly), cmocka_unit_test(drafts_were_verified),
     };
     return cmocka_run_group_tests(tests, make_all, free_all);
 }
