@@ -85,6 +85,19 @@ struct di_acceptor {
 /* The set after one more byte. DI_ERR_UNSUPPORTED if the grammar is too ambiguous to go on. */
 DI_WARN_UNUSED di_status di_acceptor_step(di_acceptor *a, uint32_t set, uint8_t byte,
                                           uint32_t *out);
+/* The same, quick where the step was taken before: for walks over the whole vocabulary. */
+DI_WARN_UNUSED static inline di_status di_acceptor_walk(di_acceptor *a, uint32_t set, uint8_t byte,
+                                                        uint32_t *out)
+{
+    const uint32_t next = a->sets[set].next;
+    const uint32_t known =
+        next != 0 ? a->steps[next + a->grammar->byte_class[byte]] : DI_SET_UNKNOWN;
+    if (known == DI_SET_UNKNOWN)
+        return di_acceptor_step(a, set, byte, out);
+    *out = known;
+    return DI_OK;
+}
+
 /* Bit b % 64 for each byte b that may follow; 0 if none can. */
 uint64_t di_acceptor_bytes(di_acceptor *a, uint32_t set);
 /* The set of exactly these items, without what they call. */

@@ -123,6 +123,13 @@ static bool has_returned(const di_acceptor *a, uint32_t set)
     return false;
 }
 
+/* Nothing has returned: items are sorted by state. */
+static bool is_inside(const di_acceptor *a, uint32_t set)
+{
+    const di_set *s = &a->sets[set];
+    return s->n_items > 0 && a->items[s->first_item + s->n_items - 1].state < DI_STATE_POP;
+}
+
 /* --- slices: below a node where the place is one that reads on and on (inside a string), and the
  * bytes so far could have been read there too, tokens are those of that place --- */
 
@@ -223,7 +230,7 @@ static di_status walk_below(static_walk *w, uint32_t node, uint32_t set)
     for (uint32_t i = node + 1; i < end;) {
         const di_vocab_node *n = &v->nodes[i];
         uint32_t next;
-        DI_TRY(di_acceptor_step(w->a, w->sets[n->depth - 1], n->byte, &next));
+        DI_TRY(di_acceptor_walk(w->a, w->sets[n->depth - 1], n->byte, &next));
         if (next == DI_SET_DEAD) {
             i = n->skip;
             continue;
@@ -238,9 +245,13 @@ static di_status walk_below(static_walk *w, uint32_t node, uint32_t set)
             i = n->skip;
             continue;
         }
-        bool goes_on;
-        DI_TRY(reach(w, i, next, &goes_on));
         w->sets[n->depth] = next;
+        bool goes_on = true;
+        if (!w->is_relative &&
+            is_inside(w->a, next)) /* as most of a walk: no need to look closer */
+            accept_range(w, n->first_token, n->n_own, 0);
+        else
+            DI_TRY(reach(w, i, next, &goes_on));
         i = goes_on ? i + 1 : n->skip;
     }
     return DI_OK;
