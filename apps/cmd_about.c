@@ -1,4 +1,4 @@
-/* deepinfer kernels, config and version: what this program is and would do. */
+/* deepinfer kernels, devices, config and version: what this program is and would do. */
 #include <jansson.h>
 
 #include "args.h"
@@ -38,6 +38,19 @@ di_exit di_cmd_kernels(int argc, char **argv)
                          "Lists every kernel of every operation, the one that would "
                          "be used with a star.",
                          di_print_kernels);
+}
+
+di_exit di_cmd_devices(int argc, char **argv)
+{
+    static const struct argp argp = {.doc =
+                                         "Lists the GPUs of this machine. Exits with 3 and a line "
+                                         "that says why if there is none that could be used."};
+    di_exit code = DI_EXIT_OK;
+    if (!di_args_parse(&argp, 0, argc, argv, NULL, &code))
+        return code;
+    const di_status status = di_print_devices(stdout);
+    code = di_app_flush();
+    return status != DI_OK && code == DI_EXIT_OK ? di_app_fail_status(status, NULL) : code;
 }
 
 static di_status print_config(const di_options *options, FILE *out)

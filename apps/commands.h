@@ -20,6 +20,7 @@ di_exit di_cmd_check(int argc, char **argv);
 di_exit di_cmd_encode(int argc, char **argv);
 di_exit di_cmd_parse(int argc, char **argv);
 di_exit di_cmd_kernels(int argc, char **argv);
+di_exit di_cmd_devices(int argc, char **argv);
 di_exit di_cmd_config(int argc, char **argv);
 di_exit di_cmd_version(int argc, char **argv);
 

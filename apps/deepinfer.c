@@ -26,6 +26,7 @@ static const subcommand subcommands[] = {
     {"encode", "chat messages to prompt text", di_cmd_encode},
     {"parse", "completion text to a chat message", di_cmd_parse},
     {"kernels", "list the kernels and the chosen ones", di_cmd_kernels},
+    {"devices", "list the GPUs", di_cmd_devices},
     {"config", "print the options in effect", di_cmd_config},
     {"version", "print the version and how it was built", di_cmd_version},
 };

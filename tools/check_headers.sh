@@ -36,8 +36,11 @@ level_flags()
 }
 
 machine=$(uname -m)
+cuda=/usr/local/cuda/include
+[[ -d $cuda ]] && paths+=(-isystem "$cuda")
 for header in "${headers[@]}"; do
     case $header in
+    src/device/cuda/*) [[ -r $cuda/cuda_runtime_api.h ]] || continue ;;
     src/kernels/*neon*) [[ $machine == aarch64 ]] || continue ;;
     src/kernels/*avx* | src/kernels/*amx* | src/kernels/*_vec.h | src/kernels/vec*.h) [[ $machine == x86_64 ]] || continue ;;
     esac

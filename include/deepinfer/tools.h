@@ -351,6 +351,9 @@ DI_API di_status di_bench_structured(const di_tokenizer *tokenizer,
 
 /* Every kernel candidate of every operation, the chosen one starred. */
 DI_API di_status di_print_kernels(const di_options *options, FILE *out);
+/* The GPUs of this machine, a line each, and why one cannot be used. DI_ERR_UNSUPPORTED if this
+ * build has no GPU backend or this machine no driver. */
+DI_API di_status di_print_devices(FILE *out);
 /* The effective options and where each comes from (option, environment, default). */
 DI_API di_status di_print_options(const di_options *options, FILE *out);
 /* The CPUs, CPU time and NUMA nodes that this process may use, and where an engine's workers would

@@ -84,7 +84,7 @@ static void check_cases(const cli_case *rows, size_t n)
 
 #define ALL_COMMANDS                                                                               \
     "commands: run, chat, batch, score, eval, selftest, bench, inspect, tokenize, detokenize, "    \
-    "check, encode, parse, kernels, config, version"
+    "check, encode, parse, kernels, devices, config, version"
 
 static void the_program_without_a_command(void **state)
 {
@@ -117,9 +117,9 @@ static void the_program_without_a_command(void **state)
 static void every_command_has_help(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"run",      "chat",       "score",  "inspect",
-                                           "tokenize", "detokenize", "check",  "encode",
-                                           "parse",    "kernels",    "config", "version"};
+    static const char *const commands[] = {"run",        "chat",   "score",  "inspect", "tokenize",
+                                           "detokenize", "check",  "encode", "parse",   "kernels",
+                                           "devices",    "config", "version"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char *usage = NULL;
         assert_true(asprintf(&usage, "^Usage: deepinfer %s .*print this help", commands[i]) > 0);
