@@ -86,6 +86,17 @@ void di_arena_reset(di_arena *arena)
     arena->used_bytes = 0;
 }
 
+void di_arena_visit(const di_arena *arena, void (*fn)(void *user, void *data, size_t bytes),
+                    void *user)
+{
+    for (di_arena_chunk *c = arena->first; c; c = c->next) {
+        if (c->used > 0)
+            fn(user, c->data, c->used);
+        if (c == arena->current)
+            return;
+    }
+}
+
 di_arena_mark di_arena_save(const di_arena *arena)
 {
     const di_arena_chunk *c = arena->current;

@@ -23,6 +23,10 @@ DI_WARN_UNUSED di_status di_arena_zalloc(di_arena *arena, size_t n, size_t elem_
 DI_WARN_UNUSED di_status di_arena_strdup(di_arena *arena, const char *s, char **out);
 void di_arena_reset(di_arena *arena);
 
+/* Calls fn with what has been handed out since the last reset, chunk by chunk. */
+void di_arena_visit(const di_arena *arena, void (*fn)(void *user, void *data, size_t bytes),
+                    void *user);
+
 /* Scratch: everything taken after the mark is given back by the rewind. Marks nest. */
 typedef struct di_arena_mark {
     di_arena_chunk *chunk;

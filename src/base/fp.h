@@ -11,29 +11,31 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/inline.h"
+
 typedef uint16_t di_bf16;
 
-static inline uint32_t di_f32_bits(float x)
+DI_DEVICE_INLINE uint32_t di_f32_bits(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-static inline float di_f32_from_bits(uint32_t u)
+DI_DEVICE_INLINE float di_f32_from_bits(uint32_t u)
 {
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 
-static inline float di_bf16_to_f32(di_bf16 x)
+DI_DEVICE_INLINE float di_bf16_to_f32(di_bf16 x)
 {
     return di_f32_from_bits((uint32_t)x << 16);
 }
 
 /* NaN stays NaN (quiet), whatever its payload. */
-static inline di_bf16 di_f32_to_bf16(float x)
+DI_DEVICE_INLINE di_bf16 di_f32_to_bf16(float x)
 {
     const uint32_t u = di_f32_bits(x);
     if ((u & 0x7fffffffu) > 0x7f800000u)
@@ -42,13 +44,13 @@ static inline di_bf16 di_f32_to_bf16(float x)
 }
 
 /* fp32 rounded to a bf16 value, kept as fp32. */
-static inline float di_round_bf16(float x)
+DI_DEVICE_INLINE float di_round_bf16(float x)
 {
     return di_bf16_to_f32(di_f32_to_bf16(x));
 }
 
 /* IEEE fp16; every value is exact in fp32. */
-static inline float di_f16_to_f32(uint16_t x)
+DI_DEVICE_INLINE float di_f16_to_f32(uint16_t x)
 {
     const uint32_t sign = (uint32_t)(x & 0x8000u) << 16, magnitude = x & 0x7fffu;
     if (magnitude >= 0x7c00u) /* infinity, NaN */
@@ -63,7 +65,7 @@ extern const float di_e4m3_to_f32[256];
 extern const float di_e2m1_to_f32[16];
 
 /* 2^(code - 127); code 0 is the subnormal 2^-127, code 255 NaN. */
-static inline float di_e8m0_to_f32(uint8_t code)
+DI_DEVICE_INLINE float di_e8m0_to_f32(uint8_t code)
 {
     if (code == 0)
         return di_f32_from_bits(0x00400000u);
@@ -73,7 +75,7 @@ static inline float di_e8m0_to_f32(uint8_t code)
 }
 
 /* Least power of two >= y, as an e8m0 code. y > 0, finite, normal. (spec 3, pow2ceil) */
-static inline uint8_t di_pow2ceil_e8m0(float y)
+DI_DEVICE_INLINE uint8_t di_pow2ceil_e8m0(float y)
 {
     const uint32_t u = di_f32_bits(y);
     return (uint8_t)((u >> 23) + ((u & 0x7fffffu) != 0));

@@ -8,7 +8,7 @@
 #include "base/fp.h"
 
 /* y with e^x = y 2^n, y in [0.7, 1.42), for x where di_expf is neither 0 nor infinite. */
-static inline float di_exp_reducedf(float x, float *n_out)
+DI_DEVICE_INLINE float di_exp_reducedf(float x, float *n_out)
 {
     const float shift = 0x1.8p23f; /* rounds to nearest integer by addition */
     const float n = (x * 0x1.715476p0f + shift) - shift;
@@ -24,7 +24,7 @@ static inline float di_exp_reducedf(float x, float *n_out)
 }
 
 /* di_expf for -87 <= x <= 88. Free of branches. */
-static inline float di_exp_normalf(float x)
+DI_DEVICE_INLINE float di_exp_normalf(float x)
 {
     float n;
     const float y = di_exp_reducedf(x, &n);
@@ -32,7 +32,7 @@ static inline float di_exp_normalf(float x)
 }
 
 /* e^x, under 1 ulp; 0 below -87.33 (no subnormal results), +inf above 88.72, NaN stays. */
-static inline float di_expf(float x)
+DI_DEVICE_INLINE float di_expf(float x)
 {
     if (!(x > -87.33f))
         return x != x ? x : 0.0f;
@@ -47,7 +47,7 @@ static inline float di_expf(float x)
 }
 
 /* e^z for z <= 0 in units of 2^-40, rounded down; 2^40 at z = 0, 0 below about -27.7 (NaN: 0). */
-static inline uint64_t di_exp_weight(float z)
+DI_DEVICE_INLINE uint64_t di_exp_weight(float z)
 {
     /* Free of branches and in numbers of 32 bits, for loops over it to be vector code. */
     const int is_in = z > -28.0f;
@@ -59,7 +59,7 @@ static inline uint64_t di_exp_weight(float z)
 }
 
 /* ln(1 + m) + e ln 2 for sqrt(1/2) - 1 <= m <= sqrt(2) - 1 and a whole number e. */
-static inline float di_log_polyf(float m, float e)
+DI_DEVICE_INLINE float di_log_polyf(float m, float e)
 {
     const float z = m * m;
     float p = 7.0376836292e-2f;
@@ -76,7 +76,7 @@ static inline float di_log_polyf(float m, float e)
 }
 
 /* di_logf without its special cases: x > 0, finite and normal. Free of branches. */
-static inline float di_log_normalf(float x)
+DI_DEVICE_INLINE float di_log_normalf(float x)
 {
     const uint32_t u = di_f32_bits(x);
     const float half = di_f32_from_bits((u & 0x7fffffu) | 0x3f000000u); /* [0.5, 1) */
@@ -86,7 +86,7 @@ static inline float di_log_normalf(float x)
 }
 
 /* ln x for x > 0 (normal), under 0.9 ulp; -inf at 0, NaN below. */
-static inline float di_logf(float x)
+DI_DEVICE_INLINE float di_logf(float x)
 {
     if (!(x > 0.0f))
         return x == 0.0f ? -INFINITY : __builtin_nanf("");
@@ -96,7 +96,7 @@ static inline float di_logf(float x)
 }
 
 /* ln(1 + x) for x >= 0, under 2.5 ulp, by the quotient that cancels the rounding of 1 + x. */
-static inline float di_log1pf(float x)
+DI_DEVICE_INLINE float di_log1pf(float x)
 {
     const float u = 1.0f + x;
     if (u == 1.0f)
@@ -107,19 +107,19 @@ static inline float di_log1pf(float x)
 }
 
 /* Under 2.5 ulp; 0 below -88.72. */
-static inline float di_sigmoidf(float x)
+DI_DEVICE_INLINE float di_sigmoidf(float x)
 {
     return 1.0f / (1.0f + di_expf(-x));
 }
 
 /* Under 2.5 ulp; -0 below -88.72. Not for infinities. */
-static inline float di_siluf(float x)
+DI_DEVICE_INLINE float di_siluf(float x)
 {
     return x / (1.0f + di_expf(-x));
 }
 
 /* Under 1.5 ulp. */
-static inline float di_rsqrtf(float x)
+DI_DEVICE_INLINE float di_rsqrtf(float x)
 {
     return 1.0f / sqrtf(x);
 }

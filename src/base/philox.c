@@ -1,9 +1,6 @@
 #include "base/philox.h"
 
-enum { N_ROUNDS = 10, N_LANES = 16 };
-
-static const uint32_t multiplier_0 = 0xD2511F53u, multiplier_1 = 0xCD9E8D57u;
-static const uint32_t weyl_0 = 0x9E3779B9u, weyl_1 = 0xBB67AE85u;
+enum { N_LANES = 16 };
 
 /* N_LANES blocks side by side, so that the compiler makes vector code of the rounds. */
 typedef struct lanes {
@@ -13,8 +10,8 @@ typedef struct lanes {
 static void run_round(lanes *x, uint32_t key_0, uint32_t key_1)
 {
     for (int i = 0; i < N_LANES; i++) {
-        const uint64_t product_0 = (uint64_t)multiplier_0 * x->word[0][i];
-        const uint64_t product_1 = (uint64_t)multiplier_1 * x->word[2][i];
+        const uint64_t product_0 = (uint64_t)DI_PHILOX_MULTIPLIER_0 * x->word[0][i];
+        const uint64_t product_1 = (uint64_t)DI_PHILOX_MULTIPLIER_1 * x->word[2][i];
         const uint32_t word_0 = (uint32_t)(product_1 >> 32) ^ x->word[1][i] ^ key_0;
         const uint32_t word_2 = (uint32_t)(product_0 >> 32) ^ x->word[3][i] ^ key_1;
         x->word[0][i] = word_0;
@@ -33,29 +30,16 @@ static void run_lanes(di_philox_counter counter, uint64_t key, lanes *x)
         x->word[3][i] = counter.word[3];
     }
     uint32_t key_0 = (uint32_t)key, key_1 = (uint32_t)(key >> 32);
-    for (int round = 0; round < N_ROUNDS; round++) {
+    for (int round = 0; round < DI_PHILOX_ROUNDS; round++) {
         run_round(x, key_0, key_1);
-        key_0 += weyl_0;
-        key_1 += weyl_1;
+        key_0 += DI_PHILOX_WEYL_0;
+        key_1 += DI_PHILOX_WEYL_1;
     }
 }
 
 void di_philox4x32(di_philox_counter counter, uint64_t key, uint32_t out[4])
 {
-    uint32_t *const x = counter.word;
-    uint32_t key_0 = (uint32_t)key, key_1 = (uint32_t)(key >> 32);
-    for (int round = 0; round < N_ROUNDS; round++) {
-        const uint64_t product_0 = (uint64_t)multiplier_0 * x[0];
-        const uint64_t product_1 = (uint64_t)multiplier_1 * x[2];
-        x[0] = (uint32_t)(product_1 >> 32) ^ x[1] ^ key_0;
-        x[2] = (uint32_t)(product_0 >> 32) ^ x[3] ^ key_1;
-        x[1] = (uint32_t)product_1;
-        x[3] = (uint32_t)product_0;
-        key_0 += weyl_0;
-        key_1 += weyl_1;
-    }
-    for (int i = 0; i < 4; i++)
-        out[i] = x[i];
+    di_philox_block(counter, key, out);
 }
 
 void di_philox4x32_run(di_philox_counter counter, uint64_t key, size_t n_blocks, uint32_t *out)

@@ -12,7 +12,7 @@
 
 enum { DI_LANES = 16 };
 
-static inline float di_lanes_total(float lane[DI_LANES])
+DI_DEVICE_INLINE float di_lanes_total(float lane[DI_LANES])
 {
     for (int step = DI_LANES / 2; step > 0; step /= 2)
         for (int i = 0; i < step; i++)

@@ -1,7 +1,7 @@
 #include "base/team.h"
 #include "deepinfer/tools.h"
 #include "device/device.h"
-#include "kernels/kernel.h"
+#include "kernels/device_kernel.h"
 
 di_status di_print_kernels(const di_options *options, FILE *out)
 {
@@ -10,6 +10,7 @@ di_status di_print_kernels(const di_options *options, FILE *out)
     DI_TRY(di_options_resolve(options, &effective));
     DI_TRY(di_kernel_mask_parse(effective.isa, effective.kernels, &mask));
     di_kernels_print(&mask, effective.is_batch_invariant, out);
+    di_device_kernels_print(out);
     return DI_OK;
 }
 

@@ -156,6 +156,7 @@ di_status di_op_args(di_op_case *c, const void *args, size_t bytes, int64_t n_it
     DI_TRY(DI_ARENA_NEW(c->arena, bytes, &copy));
     memcpy(copy, args, bytes);
     c->args = copy;
+    c->args_bytes = bytes;
     c->n_items = n_items;
     return DI_OK;
 }

@@ -31,6 +31,7 @@ typedef struct di_op_case {
     uint32_t n_streams; /* random streams taken so far */
 
     const void *args;
+    size_t args_bytes;
     int64_t n_items;
     di_op_output outputs[DI_OP_OUTPUTS];
     int n_outputs;

@@ -30,7 +30,7 @@ static const char *const op_names[DI_N_OPS] = {
 
 static const char *const width_names[] = {"any", "wide"};
 static const char *const numerics_names[] = {"exact", "reorder", "lowp"};
-static const char *const order_names[] = {"-", "lanes16", "blocks32"};
+static const char *const order_names[] = {"-", "lanes16", "blocks32", "tensor32"};
 
 const char *di_op_name(di_op op)
 {

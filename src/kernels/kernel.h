@@ -35,9 +35,10 @@ typedef enum di_numerics {
 
 /* Accumulation orders: kernels of one id give equal bits. */
 typedef enum di_order {
-    DI_ORDER_NONE,    /* no sum of more than a handful of terms */
-    DI_ORDER_LANES16, /* base/sum.h */
-    DI_ORDER_BLOCKS32 /* gemm/gemm_amx.h */
+    DI_ORDER_NONE,     /* no sum of more than a handful of terms */
+    DI_ORDER_LANES16,  /* base/sum.h */
+    DI_ORDER_BLOCKS32, /* gemm/gemm_amx.h */
+    DI_ORDER_TENSOR32  /* gemm/gemm_mma.cuh, of one architecture */
 } di_order;
 
 /* How a kernel wants its weights. */

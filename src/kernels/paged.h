@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "base/inline.h"
+
 typedef struct di_paged {
     const uint8_t *data; /* block 0 */
     int64_t block_bytes;
@@ -20,19 +22,19 @@ typedef struct di_paged_out {
     int32_t code_bytes, scale_bytes;
 } di_paged_out;
 
-static inline const uint8_t *di_paged_codes(const di_paged *p, int64_t slot)
+DI_DEVICE_INLINE const uint8_t *di_paged_codes(const di_paged *p, int64_t slot)
 {
     return p->data + slot / p->block_len * p->block_bytes + slot % p->block_len * p->code_bytes;
 }
 
-static inline const uint8_t *di_paged_scales(const di_paged *p, int64_t slot)
+DI_DEVICE_INLINE const uint8_t *di_paged_scales(const di_paged *p, int64_t slot)
 {
     return p->data + slot / p->block_len * p->block_bytes + p->scales_offset +
            slot % p->block_len * p->scale_bytes;
 }
 
 /* Slot of entry `index` through a block table. */
-static inline int64_t di_paged_slot(const int32_t *block_table, int32_t block_len, int64_t index)
+DI_DEVICE_INLINE int64_t di_paged_slot(const int32_t *block_table, int32_t block_len, int64_t index)
 {
     return (int64_t)block_table[index / block_len] * block_len + index % block_len;
 }

@@ -10,7 +10,7 @@ enum { DI_INDEX_GROUP = 32 };
 /* The power of two of which every value of the group is a multiple, at most 15 times: three binary
  * digits below the largest. `largest` is the largest |q| as bf16 bits; 0 for a group of zeros, NaN
  * for one with a NaN. */
-static inline float di_index_unit(uint32_t largest)
+DI_DEVICE_INLINE float di_index_unit(uint32_t largest)
 {
     if (largest == 0)
         return 0.0f;
