@@ -111,11 +111,14 @@ enum {
     KEY_ALL,
     KEY_LIST,
     KEY_PAGES,
-    KEY_MEMORY
+    KEY_MEMORY,
+    KEY_DEVICE
 };
 
 static const struct argp_option kernels_options[] = {
     {"op", KEY_OP, "NAME", 0, "time this operation alone"},
+    {"device", KEY_DEVICE, "cuda:N", 0,
+     "time the GPU kernels there, each checked against the CPU's result first"},
     {"threads", KEY_THREADS, "LIST", 0,
      "numbers of threads, with commas; default: one and all CPUs of this process"},
     {"seconds", KEY_SECONDS, "S", 0, "for a row and for a ceiling; default 0.3"},
@@ -153,6 +156,9 @@ static error_t parse_kernels(int key, char *arg, struct argp_state *state)
         return set_threads(state, args, arg);
     case KEY_SECONDS:
         return parse_seconds(state, arg, &args->bench.seconds);
+    case KEY_DEVICE:
+        args->bench.device = arg;
+        return 0;
     case KEY_ALL:
         args->bench.has_references = true;
         return 0;

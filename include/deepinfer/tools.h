@@ -280,6 +280,7 @@ DI_API di_status di_selftest_run(di_model *model, const di_options *options,
 
 typedef struct di_bench_kernels_options {
     const char *op;     /* the one operation to time; NULL: all */
+    const char *device; /* "cuda:0": GPU kernels there; NULL: this machine's CPU */
     const char *config; /* a config.json whose shapes to take; NULL: the released model's */
     const int *thread_counts;
     size_t n_thread_counts;    /* 0: one, and the options' number of threads */

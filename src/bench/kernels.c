@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "bench/cases.h"
 #include "bench/cost.h"
+#include "bench/device.h"
 #include "bench/machine.h"
 #include "bench/results.h"
 #include "bench/sampler.h"
@@ -316,10 +317,12 @@ di_status di_bench_kernels(const di_options *options, const di_bench_kernels_opt
     if (!out)
         return di_fail(DI_ERR_ARGUMENT, "di_bench_kernels: out must not be NULL");
     DI_TRY(di_options_resolve(options, &effective));
-    DI_TRY(di_kernel_mask_parse(effective.isa, effective.kernels, &r.mask));
     if (r.options->op)
         DI_TRY(find_op(r.options->op, &only));
     DI_TRY(di_shape_load(r.options->config, &config));
+    if (r.options->device && !r.options->is_list)
+        return di_bench_device(r.options, &effective, &config, only, out);
+    DI_TRY(di_kernel_mask_parse(effective.isa, effective.kernels, &r.mask));
     r.is_invariant = effective.is_batch_invariant;
     r.seconds = r.options->seconds > 0.0 ? r.options->seconds : 0.3;
     if (r.options->json && !(r.rows = json_array()))
