@@ -123,6 +123,8 @@ di_status di_engine_create_with(di_model *model, const di_options *options,
     if (status == DI_OK)
         status = di_speculation_init(&engine->runner, &engine->speculation);
     if (status == DI_OK && !executor)
+        di_speculation_profile(&engine->speculation, &engine->runner);
+    if (status == DI_OK && !executor)
         status = di_cpu_executor_create(&engine->runner, engine->runner.options.is_async,
                                         &engine->executor);
     if (status != DI_OK) {

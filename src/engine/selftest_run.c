@@ -56,7 +56,7 @@ static di_options options_of(const di_selftest *self, const di_st_setting *setti
         o.max_seqs = setting->max_seqs;
     if (setting->window_blocks > 0) { /* the memory plan gives windows half of the budget */
         di_kv_layout layout;
-        di_kv_layout_init(&self->model->config, false, &layout);
+        di_kv_layout_init(&self->model->config, true, &layout);
         o.kv_cache_bytes = 2 * setting->window_blocks * layout.groups[0].block_bytes;
     }
     o.max_context_len = self->context_len;

@@ -124,6 +124,16 @@ static void learn(di_cost_curve *curve, di_pass_times *times, int32_t n, int64_t
         (void)!di_cost_curve_add(curve, count, t->ns, t->n);
 }
 
+void di_speculation_learn_verify(di_speculation *s, int32_t n_rows, int64_t ns)
+{
+    learn(&s->costs.verify, s->verify_times, n_rows, ns);
+}
+
+void di_speculation_learn_draft(di_speculation *s, int32_t n_seqs, int64_t ns)
+{
+    learn(&s->costs.draft, s->draft_times, n_seqs, ns);
+}
+
 /* Passes of decodes alone. */
 void di_speculation_observe_pass(di_speculation *s, const di_step *step)
 {
@@ -133,9 +143,9 @@ void di_speculation_observe_pass(di_speculation *s, const di_step *step)
         if (!step->seqs[i].decodes)
             return;
     if (step->forward_ns > 0)
-        learn(&s->costs.verify, s->verify_times, step->made.batch.n_rows, step->forward_ns);
+        di_speculation_learn_verify(s, step->made.batch.n_rows, step->forward_ns);
     if (step->n_draft_seqs > 0 && step->draft_ns > 0)
-        learn(&s->costs.draft, s->draft_times, step->n_draft_seqs, step->draft_ns);
+        di_speculation_learn_draft(s, step->n_draft_seqs, step->draft_ns);
 }
 
 /* Drafts of the drafter that were verified: those before the first that a grammar forced, and none

@@ -43,6 +43,13 @@ void di_speculation_free(di_speculation *s);
 /* Before a pass is scheduled: sets what of it may be drafts. */
 void di_speculation_plan(di_speculation *s, di_scheduler *scheduler);
 
+/* Measures passes and drafts on the runner, which nobody else uses yet, for a fraction of a second
+ * at most; a model that takes longer is left to learn as it runs. */
+void di_speculation_profile(di_speculation *s, di_runner *runner);
+/* A pass of n_rows, or drafts of n_seqs sequences, took so long. */
+void di_speculation_learn_verify(di_speculation *s, int32_t n_rows, int64_t ns);
+void di_speculation_learn_draft(di_speculation *s, int32_t n_seqs, int64_t ns);
+
 /* A pass was collected, or a decode of it. */
 void di_speculation_observe_pass(di_speculation *s, const di_step *step);
 void di_speculation_observe_job(di_speculation *s, di_seq_drafts *drafts, const di_step_job *job);

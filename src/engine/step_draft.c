@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "engine/step_run.h"
 
 /* Of one sequence. */
@@ -132,20 +133,23 @@ static di_status run_drafter(di_step_runner *r, group *g)
     di_runner_draft_pass(r->runner, &pass);
     DI_TRY(
         DI_ARENA_NEW(&r->runner->scratch, (size_t)g->n * (size_t)r->workspace.vocab_size, &logits));
+    int32_t n_slots = 0;
     for (int32_t i = 0; i < g->n; i++) {
         const di_slot *slot = g->d[i].slot;
+        n_slots = (int32_t)di_max_i64(n_slots, g->d[i].most);
         g->anchors[i] = g->prev[i] = slot->last_token;
         g->positions[i] = (int32_t)slot->position;
         g->floors[i] = (int32_t)slot->window_floor;
         g->tables[i] = slot->tables[0];
     }
     const di_draft_batch batch = {.n_seqs = g->n,
+                                  .n_slots = (int32_t)di_min_i64(n_slots, r->runner->n_draft_slots),
                                   .anchors = g->anchors,
                                   .positions = g->positions,
                                   .window_tables = g->tables,
                                   .window_floors = g->floors};
     DI_TRY(r->runner->draft_begin(&pass, &batch));
-    for (int32_t slot = 0; slot < r->runner->n_draft_slots && has_more(g, slot); slot++)
+    for (int32_t slot = 0; slot < batch.n_slots && has_more(g, slot); slot++)
         draft_slot(r, g, &pass, slot, logits);
     return DI_OK;
 }

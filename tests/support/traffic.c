@@ -174,7 +174,7 @@ size_t di_traffic_check(di_engine *engine, const di_null_device *device, const d
 static int64_t kv_bytes(int64_t n_blocks)
 {
     di_kv_layout layout;
-    di_kv_layout_init(&di_traffic_model->config, false, &layout);
+    di_kv_layout_init(&di_traffic_model->config, true, &layout);
     int64_t bytes = 2 * layout.groups[0].block_bytes;
     for (int g = 1; g < layout.n_groups; g++)
         bytes += layout.groups[g].block_bytes;
