@@ -96,6 +96,7 @@ void di_acceptor_unref(di_acceptor *a)
         return;
     di_acceptor_drop_masks(a);
     di_statics_free(a);
+    free(a->plain);
     free(a->sets);
     free(a->items);
     free(a->nodes);
@@ -144,7 +145,7 @@ static di_status add_steps(di_acceptor *a, uint32_t set)
     return DI_OK;
 }
 
-di_status di_acceptor_step(di_acceptor *a, uint32_t set, uint8_t byte, uint32_t *out)
+di_status di_acceptor_new_step(di_acceptor *a, uint32_t set, uint8_t byte, uint32_t *out)
 {
     if (set == DI_SET_DEAD) {
         *out = DI_SET_DEAD;
@@ -153,12 +154,8 @@ di_status di_acceptor_step(di_acceptor *a, uint32_t set, uint8_t byte, uint32_t 
     if (a->sets[set].next == 0)
         DI_TRY(add_steps(a, set));
     const size_t at = a->sets[set].next + a->grammar->byte_class[byte];
-    if (a->steps[at] == DI_SET_UNKNOWN) {
-        uint32_t next;
-        DI_TRY(step(a, set, byte, &next));
-        a->steps[at] = next;
-    }
-    *out = a->steps[at];
+    DI_TRY(step(a, set, byte, out));
+    a->steps[at] = *out;
     return DI_OK;
 }
 

@@ -59,6 +59,7 @@ typedef struct di_id_table {
     size_t cap, n;
 } di_id_table;
 
+typedef struct di_plain_match di_plain_match; /* grammar/plain.h */
 typedef struct di_closure_work di_closure_work;
 
 struct di_acceptor {
@@ -78,24 +79,34 @@ struct di_acceptor {
     di_id_table set_table, node_table, member_table;
     di_closure_work *work;
     di_token_static **statics; /* [2 * n_states] by state and register kind */
+    di_plain_match *plain;
     size_t mask_bytes;
     uint32_t start;
 };
 
+/* A step that was not taken before, or from DI_SET_DEAD. */
+DI_WARN_UNUSED di_status di_acceptor_new_step(di_acceptor *a, uint32_t set, uint8_t byte,
+                                              uint32_t *out);
+
 /* The set after one more byte. DI_ERR_UNSUPPORTED if the grammar is too ambiguous to go on. */
-DI_WARN_UNUSED di_status di_acceptor_step(di_acceptor *a, uint32_t set, uint8_t byte,
-                                          uint32_t *out);
-/* The same, quick where the step was taken before: for walks over the whole vocabulary. */
-DI_WARN_UNUSED static inline di_status di_acceptor_walk(di_acceptor *a, uint32_t set, uint8_t byte,
+DI_WARN_UNUSED static inline di_status di_acceptor_step(di_acceptor *a, uint32_t set, uint8_t byte,
                                                         uint32_t *out)
 {
-    const uint32_t next = a->sets[set].next;
-    const uint32_t known =
-        next != 0 ? a->steps[next + a->grammar->byte_class[byte]] : DI_SET_UNKNOWN;
-    if (known == DI_SET_UNKNOWN)
-        return di_acceptor_step(a, set, byte, out);
-    *out = known;
+    const uint32_t table = a->sets[set].next;
+    const uint32_t next =
+        table == 0 ? DI_SET_UNKNOWN : a->steps[table + a->grammar->byte_class[byte]];
+    if (next == DI_SET_UNKNOWN)
+        return di_acceptor_new_step(a, set, byte, out);
+    *out = next;
     return DI_OK;
+}
+
+/* Whether the text may have returned to a bottom node. Items are sorted, and a return is the last
+ * of all states. */
+static inline bool di_acceptor_has_returned(const di_acceptor *a, uint32_t set)
+{
+    const di_set *s = &a->sets[set];
+    return s->n_items > 0 && a->items[s->first_item + s->n_items - 1].state == DI_STATE_POP;
 }
 
 /* Bit b % 64 for each byte b that may follow; 0 if none can. */

@@ -32,7 +32,7 @@ static di_status walk_whole(di_acceptor *a, uint32_t node, uint32_t set, uint64_
     for (uint32_t i = node + 1; i < end && status == DI_OK;) {
         const di_vocab_node *n = &v->nodes[i];
         uint32_t next = DI_SET_DEAD;
-        status = di_acceptor_walk(a, sets[n->depth - top - 1], n->byte, &next);
+        status = di_acceptor_step(a, sets[n->depth - top - 1], n->byte, &next);
         if (next == DI_SET_DEAD) {
             i = n->skip;
             continue;

@@ -18,9 +18,8 @@ static inline uint32_t di_mask_count(const uint64_t *bits, uint32_t n_words, uin
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_words && n <= most; i++)
-        for (uint64_t word = bits[i]; word != 0 && n <= most; word &= word - 1)
-            n++;
-    return n;
+        n += bits[i] == 0 ? 0 : (uint32_t)__builtin_popcountll(bits[i]);
+    return n <= most ? n : most + 1;
 }
 
 /* More ids than this are kept as bits. */

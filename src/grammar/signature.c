@@ -4,13 +4,14 @@
 #include "base/buf.h"
 #include "grammar/token_static.h"
 
-enum { MAX_STATES = 128, MAX_KEY_BYTES = 16384 };
+enum { MAX_STATES = 128, N_SLOTS = 2 * MAX_STATES, MAX_KEY_BYTES = 16384 };
 
 typedef struct signature {
     const di_grammar *g;
     uint32_t base_rule; /* whose bounds do not matter: its counts are relative */
     uint32_t states[MAX_STATES];
     uint32_t n_states;
+    uint16_t slots[N_SLOTS]; /* numbers + 1 by state, open addressing; 0: free */
     bool fits;
     di_buf key;
 } signature;
@@ -18,15 +19,17 @@ typedef struct signature {
 /* The number of a state in the order of discovery. */
 static uint32_t number(signature *s, uint32_t state)
 {
-    for (uint32_t i = 0; i < s->n_states; i++)
-        if (s->states[i] == state)
-            return i;
+    uint32_t at = state % N_SLOTS;
+    for (; s->slots[at] != 0; at = (at + 1) % N_SLOTS)
+        if (s->states[s->slots[at] - 1] == state)
+            return s->slots[at] - 1u;
     if (s->n_states == MAX_STATES) {
         s->fits = false;
         return 0;
     }
     s->states[s->n_states] = state;
-    return s->n_states++;
+    s->slots[at] = (uint16_t)++s->n_states;
+    return s->n_states - 1;
 }
 
 static di_status put(signature *s, uint32_t a, uint32_t b, uint32_t c, uint32_t d)

@@ -32,6 +32,8 @@ struct di_token_static {
 /* Of a state without register, or of a counted loop. Owned by the acceptor or its vocabulary. */
 DI_WARN_UNUSED di_status di_token_static_of(di_acceptor *a, uint32_t state,
                                             const di_token_static **out);
+/* Whether its walk has not ended. */
+bool di_token_static_is_under_way(const di_acceptor *a, uint32_t state);
 void di_token_static_free(di_token_static *tokens);
 void di_statics_free(di_acceptor *a);
 

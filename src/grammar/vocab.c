@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "grammar/plain.h"
 #include "grammar/token_static.h"
 #include "text/tokenizer.h"
 
@@ -164,7 +165,7 @@ static di_status fill(di_vocab *v, const di_vocab_token *tokens)
     if (status == DI_OK)
         status = note_bytes(v, path);
     free(path);
-    return status;
+    return status == DI_OK ? di_vocab_find_plain(v) : status;
 }
 
 di_status di_vocab_create(const di_vocab_token *tokens, uint32_t n_ids, di_vocab **out)
@@ -255,6 +256,10 @@ void di_vocab_unref(di_vocab *v)
     free(v->sorted);
     free(v->nodes);
     free(v->below);
+    free(v->plain);
+    free(v->plain_state);
+    free(v->wide);
+    free(v->wide_bytes);
     pthread_mutex_destroy(&v->lock);
     free(v);
 }

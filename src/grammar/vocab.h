@@ -48,7 +48,12 @@ typedef struct di_vocab {
     di_vocab_node *nodes;
     uint64_t *below; /* [n_nodes] bit b % 64 for each byte b that follows a node */
     uint32_t n_nodes;
-    pthread_mutex_t lock; /* of what follows */
+    /* grammar/plain.h */
+    uint64_t *plain;           /* [n_words]: the tokens that are plain text */
+    uint8_t *plain_state;      /* [n_nodes]: of plain text, after the bytes to a node */
+    uint32_t *wide;            /* [n_nodes]: which of wide_bytes; UINT32_MAX: few nodes below */
+    uint64_t (*wide_bytes)[4]; /* the bytes that occur below a node */
+    pthread_mutex_t lock;      /* of what follows */
     di_shared_static *shared;
     size_t n_shared, cap_shared, shared_bytes;
 } di_vocab;
