@@ -12,11 +12,11 @@ deps=${2:-}
 nvcc=$(command -v nvcc || true)
 [[ -n $nvcc || ! -x /usr/local/cuda/bin/nvcc ]] || nvcc=/usr/local/cuda/bin/nvcc
 if [[ -z $nvcc ]]; then
-    echo "gpu_check: skipped, nvcc is not installed"
+    echo "gpu_check: skipped: nvcc is not installed"
     exit 0
 fi
 if ! gpu=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) || [[ -z $gpu ]]; then
-    echo "gpu_check: skipped, there is no NVIDIA GPU"
+    echo "gpu_check: skipped: there is no NVIDIA GPU"
     exit 0
 fi
 
