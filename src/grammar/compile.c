@@ -109,14 +109,21 @@ static di_status parse(di_grammar_builder *builder, const di_so_args *args, di_b
 di_status di_grammar_compile_for(const di_so_args *args, const di_vocab *vocab,
                                  di_buf *not_enforced, di_grammar **out)
 {
+    static const char *const names[] = {[DI_SCHEMA_REGEX] = "regular expression",
+                                        [DI_SCHEMA_JSON] = "JSON schema",
+                                        [DI_SCHEMA_EBNF] = "EBNF",
+                                        [DI_SCHEMA_TOOL_CALLS] = "tool calls"};
     di_grammar_builder *builder;
     uint32_t root;
     DI_TRY(di_so_args_check(args));
     DI_TRY(di_grammar_builder_create(NULL, &builder));
     di_grammar_use_tokens(builder, vocab);
     di_status status = parse(builder, args, not_enforced, &root);
-    if (status == DI_OK)
+    if (status == DI_OK) {
         status = di_grammar_build(builder, root, out);
+        if (status != DI_OK)
+            status = di_fail_within(status, "%s", names[args->schema_type]);
+    }
     di_grammar_builder_destroy(builder);
     return status;
 }

@@ -121,6 +121,10 @@ static void words_and_refusals(void **state)
     assert_int_equal(process.code, 3);
     assert_non_null(strstr(process.err, "JSON schema: #/format: "));
     di_process_free(&process);
+    RUN(&process, NULL, "check", "--regex", "a[]");
+    assert_int_equal(process.code, 3);
+    assert_non_null(strstr(process.err, "regular expression: no text at all matches"));
+    di_process_free(&process);
 }
 
 int main(void)
