@@ -1,4 +1,5 @@
 /* The checker of tools.h: constraints without a model. */
+#define _GNU_SOURCE /* memmem */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,11 +7,12 @@
 #include "deepinfer/tools.h"
 #include "grammar/compile.h"
 #include "grammar/mask.h"
+#include "text/encoding.h"
 
 struct di_checker {
     di_acceptor *acceptor;
     di_matcher *matcher; /* of the text in progress */
-    di_matcher *whole;   /* of texts, where `matcher` reads tokens that no text has; or NULL */
+    bool has_marks;      /* tool calls: DI_CHAT_DSML is a token where the vocabulary has it */
     di_buf not_enforced;
 };
 
@@ -35,27 +37,16 @@ void di_vocab_close(di_vocab *vocab)
     di_vocab_unref(vocab);
 }
 
-static di_status create_matcher(const di_so_args *args, di_vocab *vocab, di_buf *not_enforced,
-                                di_acceptor **acceptor, di_matcher **matcher)
-{
-    di_grammar *grammar;
-    DI_TRY(di_grammar_compile_for(args, vocab, not_enforced, &grammar));
-    const di_status status = di_acceptor_create(grammar, vocab, acceptor);
-    di_grammar_unref(grammar);
-    DI_TRY(status);
-    return di_matcher_create(*acceptor, matcher);
-}
-
 static di_status create(const di_so_args *args, di_vocab *vocab, di_checker *checker)
 {
-    DI_TRY(
-        create_matcher(args, vocab, &checker->not_enforced, &checker->acceptor, &checker->matcher));
-    if (vocab == NULL || args->schema_type != DI_SCHEMA_TOOL_CALLS)
-        return DI_OK;
-    di_acceptor *acceptor = NULL;
-    const di_status status = create_matcher(args, NULL, NULL, &acceptor, &checker->whole);
-    di_acceptor_unref(acceptor);
-    return status;
+    di_grammar *grammar;
+    checker->has_marks = args->schema_type == DI_SCHEMA_TOOL_CALLS && vocab != NULL &&
+                         di_vocab_has_added(vocab, DI_CHAT_DSML, strlen(DI_CHAT_DSML));
+    DI_TRY(di_grammar_compile_for(args, vocab, &checker->not_enforced, &grammar));
+    const di_status status = di_acceptor_create(grammar, vocab, &checker->acceptor);
+    di_grammar_unref(grammar);
+    DI_TRY(status);
+    return di_matcher_create(checker->acceptor, &checker->matcher);
 }
 
 di_status di_checker_create(const di_so_args *args, di_vocab *vocab, di_checker **out)
@@ -80,7 +71,6 @@ void di_checker_destroy(di_checker *checker)
     if (checker == NULL)
         return;
     di_matcher_destroy(checker->matcher);
-    di_matcher_destroy(checker->whole);
     di_acceptor_unref(checker->acceptor);
     di_buf_free(&checker->not_enforced);
     free(checker);
@@ -97,12 +87,37 @@ di_status di_checker_begin(di_checker *checker)
     return DI_OK;
 }
 
+/* Where the next mark that is a token begins, from `at` on; `bytes` if there is none. */
+static size_t next_mark(const di_checker *checker, const char *text, size_t at, size_t bytes)
+{
+    const char *found = checker->has_marks
+                            ? memmem(text + at, bytes - at, DI_CHAT_DSML, strlen(DI_CHAT_DSML))
+                            : NULL;
+    return found != NULL ? (size_t)(found - text) : bytes;
+}
+
+/* Text up to a mark, and the byte that begins the mark's token. */
+static di_status match_part(di_checker *checker, const char *text, size_t bytes, bool is_last,
+                            bool *accepted)
+{
+    static const char added = (char)DI_VOCAB_ADDED;
+    DI_TRY(di_matcher_accept(checker->matcher, text, bytes, accepted));
+    if (!*accepted || is_last)
+        return DI_OK;
+    return di_matcher_accept(checker->matcher, &added, 1, accepted);
+}
+
 di_status di_checker_match(di_checker *checker, const char *text, size_t bytes, bool *accepted)
 {
-    di_matcher *matcher = checker->whole != NULL ? checker->whole : checker->matcher;
-    di_matcher_rollback(matcher, di_matcher_n_accepted(matcher));
-    DI_TRY(di_matcher_accept(matcher, text, bytes, accepted));
-    *accepted = *accepted && di_matcher_may_end(matcher);
+    DI_TRY(di_checker_begin(checker));
+    size_t from = 0, end = next_mark(checker, text, 0, bytes);
+    DI_TRY(match_part(checker, text, end, end == bytes, accepted));
+    while (end < bytes && *accepted) {
+        from = end;
+        end = next_mark(checker, text, from + 1, bytes);
+        DI_TRY(match_part(checker, text + from, end - from, end == bytes, accepted));
+    }
+    *accepted = *accepted && di_matcher_may_end(checker->matcher);
     return DI_OK;
 }
 
@@ -216,16 +231,12 @@ static di_status add_tokens(const di_tokenizer *tokenizer, const char *text, siz
 static di_status encode(const di_checker *checker, const di_tokenizer *tokenizer, const char *text,
                         size_t bytes, int32_t *ids, size_t *n_ids)
 {
-    static const char mark[] = "｜DSML｜";
-    const size_t len = sizeof mark - 1;
-    size_t at = 0;
-    for (size_t i = 0; checker->whole != NULL && i + len <= bytes; i++) {
-        if (memcmp(text + i, mark, len) != 0)
-            continue;
-        DI_TRY(add_tokens(tokenizer, text + at, i - at, false, ids, n_ids));
-        DI_TRY(add_tokens(tokenizer, text + i, len, true, ids, n_ids));
-        at = i + len;
-        i = at - 1;
+    const size_t len = strlen(DI_CHAT_DSML);
+    size_t at = 0, end = next_mark(checker, text, 0, bytes);
+    for (; end < bytes; end = next_mark(checker, text, at, bytes)) {
+        DI_TRY(add_tokens(tokenizer, text + at, end - at, false, ids, n_ids));
+        DI_TRY(add_tokens(tokenizer, text + end, len, true, ids, n_ids));
+        at = end + len;
     }
     return add_tokens(tokenizer, text + at, bytes - at, false, ids, n_ids);
 }

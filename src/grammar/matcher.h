@@ -42,7 +42,7 @@ bool di_matcher_must_end(const di_matcher *matcher);
  * among them: see di_matcher_may_end. */
 DI_WARN_UNUSED di_status di_matcher_mask(di_matcher *matcher, uint64_t *bits);
 /* Appends the bytes that must follow, at most max_bytes; none if there is a choice or the text may
- * end. */
+ * end. An added token is DI_VOCAB_ADDED and its text. */
 DI_WARN_UNUSED di_status di_matcher_forced(di_matcher *matcher, size_t max_bytes, di_buf *out);
 
 #endif

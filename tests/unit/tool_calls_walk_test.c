@@ -321,6 +321,10 @@ static void checker_reads_tokens(void **state)
     }
     assert_true(di_checker_may_end(checker));
     assert_true(takes(checker, text));
+    static const char *const wrong[] = {"", DI_CHAT_DSML, DI_CHAT_DSML DI_CHAT_DSML,
+                                        "\n\n<" DI_CHAT_DSML, "\n\n<\xff" DI_CHAT_DSML " calls>"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(takes(checker, wrong[i]));
     di_checker_destroy(checker);
 }
 
