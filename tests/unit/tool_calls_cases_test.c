@@ -44,9 +44,10 @@ static const char *skip_value(const char *at)
     int depth = 0;
     bool is_string = false;
     for (; *at != '\0'; at++) {
-        if (is_string) {
-            at += *at == '\\';
-            is_string = *at != '"' || at[-1] == '\\';
+        if (is_string && *at == '\\') {
+            at++;
+        } else if (is_string) {
+            is_string = *at != '"';
             if (!is_string && depth == 0)
                 return at + 1;
         } else if (*at == '"') {
