@@ -1,4 +1,4 @@
-/* deepinfer eval: perplexity of texts, exact match of tasks. */
+/* deepinfer eval: perplexity of texts, exact match of tasks, what a truncated prefill changes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,16 @@
 #include "eval.h"
 #include "model.h"
 
-enum { KEY_CTX = 0x400, KEY_STRIDE, KEY_LIMIT, KEY_JSON, KEY_MAX_TOKENS, KEY_BATCH };
+enum {
+    KEY_CTX = 0x400,
+    KEY_STRIDE,
+    KEY_LIMIT,
+    KEY_JSON,
+    KEY_MAX_TOKENS,
+    KEY_BATCH,
+    KEY_PROMPT,
+    KEY_PREDICT
+};
 
 static const struct argp_child children[] = {{&di_engine_argp, 0, "Model and engine:", 2}, {NULL}};
 
@@ -142,16 +151,80 @@ static di_exit run_tasks(int argc, char **argv)
     return code;
 }
 
+/* ------------------------------------------------------------------------------------------- kl */
+
+static const struct argp_option kl_options[] = {
+    {"prompt", KEY_PROMPT, "N", 0, "tokens of a prompt; default 1024"},
+    {"predict", KEY_PREDICT, "N", 0, "tokens predicted after each; default 64"},
+    {"limit", KEY_LIMIT, "N", 0, "only the first N tokens of each text"},
+    {"json", KEY_JSON, NULL, 0, "one JSON object instead of a table"},
+    {NULL},
+};
+
+static error_t parse_kl(int key, char *arg, struct argp_state *state)
+{
+    di_eval_kl_args *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->engine;
+        return 0;
+    case KEY_PROMPT:
+        return di_args_i64(state, "--prompt", arg, 1, INT32_MAX, &args->prompt);
+    case KEY_PREDICT:
+        return di_args_i64(state, "--predict", arg, 1, 65536, &args->predict);
+    case KEY_LIMIT:
+        return di_args_i64(state, "--limit", arg, 1, INT64_MAX, &args->limit);
+    case KEY_JSON:
+        args->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        di_text_list_add(&args->files, arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (args->files.n == 0)
+            return di_args_bad(state, "a text FILE is missing");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp kl_argp = {
+    .options = kl_options,
+    .parser = parse_kl,
+    .args_doc = "FILE...",
+    .doc = "Prints how far predictions with --prefill-truncation are from those without.\vThe "
+           "texts (- for stdin) are cut into windows: a prompt, which is prefilled, and tokens "
+           "that are predicted after it, each from the text's own before it.",
+    .children = children,
+};
+
+static di_exit run_kl(int argc, char **argv)
+{
+    di_eval_kl_args args = {.prompt = 1024, .predict = 64};
+    di_exit code = DI_EXIT_OK;
+    if (di_args_parse(&kl_argp, INT16_MAX, argc, argv, &args, &code)) {
+        code = di_app_check_options(&args.engine);
+        if (code == DI_EXIT_OK)
+            code = di_eval_kl(&args);
+    }
+    di_text_list_free(&args.files);
+    di_engine_args_free(&args.engine);
+    return code;
+}
+
 /* -------------------------------------------------------------------------------- which of them */
 
 static void print_help(void)
 {
     fputs("Usage: deepinfer eval ppl [OPTION...] FILE...\n"
           "       deepinfer eval tasks [OPTION...] FILE...\n"
+          "       deepinfer eval kl [OPTION...] FILE...\n"
           "Measures a model.\n\n"
           "  ppl    perplexity and bits per byte of texts\n"
-          "  tasks  exact match over tasks, one JSON object a line\n\n"
-          "`deepinfer eval ppl --help` and `deepinfer eval tasks --help` list the options.\n",
+          "  tasks  exact match over tasks, one JSON object a line\n"
+          "  kl     what a truncated prefill changes of the predictions after it\n\n"
+          "`deepinfer eval ppl --help` and so on list the options.\n",
           stdout);
 }
 
@@ -168,9 +241,9 @@ static di_exit run_kind(di_exit (*run)(int, char **), int argc, char **argv)
 
 di_exit di_cmd_eval(int argc, char **argv)
 {
-    static const char *const kinds[] = {"ppl", "tasks"};
+    static const char *const kinds[] = {"ppl", "tasks", "kl"};
     if (argc < 2)
-        return di_app_fail(DI_EXIT_USAGE, "eval: what is missing, wanted ppl or tasks");
+        return di_app_fail(DI_EXIT_USAGE, "eval: what is missing, wanted ppl, tasks or kl");
     const char *kind = argv[1];
     if (strcmp(kind, "--help") == 0 || strcmp(kind, "-h") == 0) {
         print_help();
@@ -180,8 +253,10 @@ di_exit di_cmd_eval(int argc, char **argv)
         return run_kind(run_ppl, argc, argv);
     if (strcmp(kind, "tasks") == 0)
         return run_kind(run_tasks, argc, argv);
+    if (strcmp(kind, "kl") == 0)
+        return run_kind(run_kl, argc, argv);
     const char *nearest = di_app_nearest(kind, kinds, DI_COUNT(kinds));
     if (nearest != NULL)
         return di_app_fail(DI_EXIT_USAGE, "eval: found '%s', did you mean '%s'?", kind, nearest);
-    return di_app_fail(DI_EXIT_USAGE, "eval: found '%s', wanted ppl or tasks", kind);
+    return di_app_fail(DI_EXIT_USAGE, "eval: found '%s', wanted ppl, tasks or kl", kind);
 }

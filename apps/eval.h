@@ -16,6 +16,23 @@ typedef struct di_eval_ppl_args {
 /* Perplexity and bits per byte of every file and of all together. */
 di_exit di_eval_ppl(const di_eval_ppl_args *args);
 
+/* Tokens and bytes of a text (- for stdin); an empty one is an error. Free *ids with di_free in any
+ * case. */
+di_exit di_eval_read_text(const di_model *model, const char *path, int32_t **ids, size_t *n_ids,
+                          size_t *n_bytes);
+
+typedef struct di_eval_kl_args {
+    di_engine_args engine;
+    di_text_list files;
+    int64_t prompt;  /* tokens before those that are predicted */
+    int64_t predict; /* tokens of a window that are */
+    int64_t limit;   /* tokens of each text; 0: all */
+    bool is_json;
+} di_eval_kl_args;
+
+/* How far predictions after a prompt are from those of a prefill that is not truncated. */
+di_exit di_eval_kl(const di_eval_kl_args *args);
+
 typedef struct di_eval_tasks_args {
     di_engine_args engine;
     di_text_list files;

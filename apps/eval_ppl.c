@@ -95,6 +95,24 @@ static di_exit score_tokens(evaluator *self, const int32_t *ids, int64_t n, cons
 
 /* ---------------------------------------------------------------------------------------- texts */
 
+di_exit di_eval_read_text(const di_model *model, const char *path, int32_t **ids, size_t *n_ids,
+                          size_t *n_bytes)
+{
+    const char *name = di_app_file_name(path);
+    char *text = NULL;
+    *ids = NULL;
+    const di_exit code = di_app_read_file(path, &text, n_bytes);
+    if (code != DI_EXIT_OK)
+        return code;
+    const di_status status = di_tokenize(model, text, *n_bytes, false, ids, n_ids);
+    free(text);
+    if (status != DI_OK)
+        return di_app_fail_status(status, name);
+    if (*n_ids == 0)
+        return di_app_fail(DI_EXIT_INPUT, "%s: the text is empty", name);
+    return DI_EXIT_OK;
+}
+
 /* Cuts the tokens at --limit, and the bytes to what is left of the text. */
 static di_exit apply_limit(const evaluator *self, const int32_t *ids, const char *name, cost *c)
 {
@@ -112,17 +130,8 @@ static di_exit score_file(evaluator *self, const char *path, cost *c)
 {
     *c = (cost){0};
     const char *name = di_app_file_name(path);
-    char *text = NULL;
-    di_exit code = di_app_read_file(path, &text, &c->n_bytes);
-    if (code != DI_EXIT_OK)
-        return code;
     int32_t *ids = NULL;
-    const di_status status = di_tokenize(self->model, text, c->n_bytes, false, &ids, &c->n_tokens);
-    free(text);
-    if (status != DI_OK)
-        return di_app_fail_status(status, name);
-    if (c->n_tokens == 0)
-        code = di_app_fail(DI_EXIT_INPUT, "%s: the text is empty", name);
+    di_exit code = di_eval_read_text(self->model, path, &ids, &c->n_tokens, &c->n_bytes);
     if (code == DI_EXIT_OK)
         code = apply_limit(self, ids, name, c);
     if (code == DI_EXIT_OK)

@@ -244,13 +244,15 @@ DI_API int32_t di_model_bos_id(const di_model *model);
 typedef struct di_score_options {
     int64_t prefill; /* tokens to prefill; the rest is decoded one by one; < 0 or > n: all */
     int64_t chunk;   /* tokens of one prefill pass; 0 = max_step_tokens */
+    int64_t prompt;  /* the first tokens whose logits but the last one's are not wanted, as of a
+                        request's prompt: their prefill may be truncated; 0 = none, and it is not */
 } di_score_options;
 
 /* logits [vocab_size] after token `position`, valid during the call only. Return false to stop
  * (DI_ERR_CANCELLED). */
 typedef bool (*di_score_fn)(void *user, int64_t position, const float *logits, int32_t vocab_size);
 
-/* Logits of every position of one sequence. */
+/* Logits of every position of one sequence, or of those from the prompt's last one on. */
 DI_API di_status di_score(di_model *model, const di_options *options, const int32_t *ids,
                           size_t n_ids, const di_score_options *score, di_score_fn fn, void *user);
 

@@ -8,15 +8,23 @@ enum { MAX_LOGIT_VALUES = 64 * 1024 * 1024 };
 typedef struct scorer {
     di_runner runner;
     di_runner_seq seq;
+    int64_t n_prompt; /* tokens of which only the last one's logits are wanted */
     di_score_fn fn;
     void *user;
 } scorer;
 
+/* The next tokens, at most n, in one pass. */
 static di_status score_rows(scorer *s, int64_t n)
 {
-    const int64_t first = s->seq.kv.len;
-    const int64_t vocab = s->runner.model->config.vocab_size;
-    const di_work work = {.seq = &s->seq, .n_tokens = n, .wants_all_logits = true};
+    int64_t first = s->seq.kv.len;
+    const int64_t vocab = s->runner.model->config.vocab_size, left = s->n_prompt - first;
+    di_work work = {.seq = &s->seq, .n_tokens = n, .wants_all_logits = left <= 0};
+    if (left > 0) {
+        work.n_tokens = di_min_i64(n, left);
+        work.wants_last_logits = n >= left;
+        first += work.n_tokens - 1;
+        n = work.wants_last_logits;
+    }
     float *logits;
     DI_TRY(di_runner_forward(&s->runner, &work, 1, NULL, &logits));
     for (int64_t i = 0; i < n; i++)
@@ -30,6 +38,7 @@ static di_status score_all(scorer *s, const int32_t *ids, size_t n_ids, int64_t 
                            int64_t chunk)
 {
     DI_TRY(di_runner_seq_append(&s->runner, &s->seq, ids, n_ids));
+    s->seq.kv.decoder_start = di_truncation_start(&s->runner.truncation, s->n_prompt);
     while (s->seq.kv.len < prefill)
         DI_TRY(score_rows(s, di_min_i64(chunk, prefill - s->seq.kv.len)));
     while (s->seq.kv.len < (int64_t)n_ids)
@@ -45,7 +54,10 @@ di_status di_score(di_model *model, const di_options *options, const int32_t *id
     if (n_ids == 0)
         return di_fail(DI_ERR_ARGUMENT, "token_ids: found none, wanted at least one");
     DI_TRY(di_ids_check(ids, n_ids, model->config.vocab_size));
-    scorer s = {.fn = fn, .user = user};
+    scorer s = {.n_prompt = score ? score->prompt : 0, .fn = fn, .user = user};
+    if (s.n_prompt < 0 || s.n_prompt > (int64_t)n_ids)
+        return di_fail(DI_ERR_ARGUMENT, "prompt: found %lld tokens, wanted 0 to %zu",
+                       (long long)s.n_prompt, n_ids);
     di_options plain = options ? *options : (di_options){.accelerator = NULL};
     plain.speculation = "off"; /* nothing is sampled */
     DI_TRY(di_runner_init(model, &plain, &s.runner));

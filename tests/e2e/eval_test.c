@@ -398,6 +398,89 @@ static void a_task_that_cannot_run_fails_alone(void **state)
     di_process_free(&process);
 }
 
+/* ------------------------------------------------------------------------------------------- kl */
+
+enum { PROMPT = 60, PREDICT = 8 };
+
+/* log p of every token after each position from the prompt's last one on. */
+typedef struct kl_rows {
+    double *log_p; /* [PREDICT, vocab] */
+    int n;
+} kl_rows;
+
+static bool on_kl_row(void *user, int64_t position, const float *logits, int32_t vocab_size)
+{
+    kl_rows *rows = user;
+    assert_int_equal(position, PROMPT - 1 + rows->n);
+    double sum = 0, *row = rows->log_p + (int64_t)rows->n++ * vocab_size;
+    for (int32_t i = 0; i < vocab_size; i++)
+        sum += exp((double)logits[i]);
+    for (int32_t i = 0; i < vocab_size; i++)
+        row[i] = (double)logits[i] - log(sum);
+    return true;
+}
+
+/* The first window's mean KL by di_score. */
+static double window_kl(di_model *model, const char *mode, const int32_t *ids)
+{
+    const int32_t vocab = di_model_vocab_size(model);
+    int32_t input[PROMPT + PREDICT - 1] = {di_model_bos_id(model)};
+    memcpy(input + 1, ids, (PROMPT + PREDICT - 2) * sizeof *ids);
+    const char *const modes[] = {"off", mode};
+    kl_rows rows[2];
+    for (int i = 0; i < 2; i++) {
+        const di_options options = {.prefill_truncation = modes[i], .prefill_keep = 28};
+        const di_score_options score = {.prefill = -1, .chunk = 17, .prompt = PROMPT};
+        rows[i] = (kl_rows){calloc((size_t)(PREDICT * vocab), sizeof(double)), 0};
+        assert_non_null(rows[i].log_p);
+        require(
+            di_score(model, &options, input, PROMPT + PREDICT - 1, &score, on_kl_row, &rows[i]));
+        assert_int_equal(rows[i].n, PREDICT);
+    }
+    double kl = 0;
+    for (int64_t i = 0; i < PREDICT * vocab; i++)
+        kl += exp(rows[0].log_p[i]) * (rows[0].log_p[i] - rows[1].log_p[i]);
+    free(rows[0].log_p);
+    free(rows[1].log_p);
+    return kl / PREDICT;
+}
+
+static void kl_is_what_truncation_changes(void **state)
+{
+    (void)state;
+    char text[512];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + (i * i + i / 7) % 26);
+    di_cli_write("long.txt", text, sizeof text);
+    texts t;
+    require(di_model_open(DI_CLI_TINY, NULL, &t.model));
+    require(di_tokenize(t.model, text, sizeof text, false, &t.a, &t.n_a));
+    const char *const modes[] = {"off", "exact", "compact"};
+    for (int i = 0; i < 3; i++) {
+        json_t *found =
+            EVAL_JSON("kl", "--json", "--prompt", "60", "--predict", "8", "--limit", "67",
+                      "--prefill-keep", "28", "--prefill-truncation", modes[i], "{TMP}/long.txt");
+        const json_t *total = json_object_get(found, "total");
+        assert_int_equal((int)number(total, "tokens"), PREDICT);
+        const double kl = number(total, "mean_kl");
+        expect_near(kl, window_kl(t.model, modes[i], t.a), 1e-4 * kl + 1e-9);
+        assert_int_equal(kl > 0, i == 2);
+        assert_true(number(total, "max_kl") >= kl);
+        if (i < 2)
+            expect_near(number(total, "nats_per_token"), number(total, "nats_per_token_whole"),
+                        1e-5);
+        json_decref(found);
+    }
+    di_process process;
+    RUN_EVAL(&process, "kl", 0, "--prompt", "60", "--predict", "8", "{TMP}/long.txt",
+             "{TMP}/long.txt");
+    assert_non_null(strstr(process.out, "100.000%"));
+    assert_non_null(strstr(process.out, "  all\n"));
+    di_process_free(&process);
+    di_free(t.a);
+    di_model_close(t.model);
+}
+
 /* --------------------------------------------------------------------------------------- errors */
 
 static void mistakes(void **state)
@@ -437,7 +520,11 @@ static void mistakes(void **state)
         {2, "ppl", {"--ctx", "5", "--stride=6", "{TMP}/b.txt"}, "more than --ctx 5"},
         {2, "ppl", {"--stride", "0", "{TMP}/b.txt"}, "--stride"},
         {2, "task", {NULL}, "did you mean 'tasks'?"},
-        {2, "nothing", {NULL}, "wanted ppl or tasks"},
+        {2, "nothing", {NULL}, "wanted ppl, tasks or kl"},
+        {2, "kl", {NULL}, "FILE is missing"},
+        {2, "kl", {"--prompt", "500", "{TMP}/b.txt"}, "found 563 tokens, wanted at most 512"},
+        {3, "kl", {"--prompt", "90", "{TMP}/b.txt"}, "wanted at least a window of 153"},
+        {2, "kl", {"--prefill-truncation", "on", "{TMP}/b.txt"}, "prefill_truncation: found"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *extra[5] = {NULL};
@@ -485,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_limit_takes_the_first),
         cmocka_unit_test(answers_do_not_depend_on_the_batch),
         cmocka_unit_test(a_task_that_cannot_run_fails_alone),
+        cmocka_unit_test(kl_is_what_truncation_changes),
         cmocka_unit_test(mistakes),
         cmocka_unit_test(help),
     };
