@@ -162,8 +162,7 @@ static void a_full_disk_is_an_error(void **state)
         {"version", NULL},
         {"tokenize", "-m", DI_CLI_TINY, "x", NULL},
         {"kernels", NULL},
-        /* More than one buffer, or the library flushes: the reason is lost, not the kind of error.
-         */
+        /* More than a buffer, or the library flushes: the reason may be lost. */
         {"run", "--help", NULL},
         {"config", NULL},
         {"inspect", DI_CLI_TINY, NULL},
@@ -173,10 +172,10 @@ static void a_full_disk_is_an_error(void **state)
         di_process_run(&(di_process_options){.args = commands[i], .out_path = "/dev/full"},
                        &process);
         assert_int_equal(process.code, 4);
-        const char *reason = i < 4 ? "No space left on device" : "write error";
-        char wanted[128];
-        snprintf(wanted, sizeof wanted, "deepinfer: cannot write to stdout: %s\n", reason);
-        assert_string_equal(process.err, wanted);
+        static const char lost[] = "deepinfer: cannot write to stdout: write error\n";
+        if (i < 4 || strcmp(process.err, lost) != 0)
+            assert_string_equal(process.err,
+                                "deepinfer: cannot write to stdout: No space left on device\n");
         di_process_free(&process);
     }
 }
