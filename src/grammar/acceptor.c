@@ -51,6 +51,7 @@ di_status di_acceptor_create(di_grammar *grammar, di_vocab *vocab, di_acceptor *
     if (a == NULL)
         return di_fail_memory(sizeof *a, "a grammar");
     atomic_init(&a->n_refs, 1);
+    a->most_bytes = DI_ACCEPTOR_MOST_BYTES;
     pthread_mutex_init(&a->lock, NULL);
     a->grammar = di_grammar_ref(grammar);
     a->vocab = vocab == NULL ? NULL : di_vocab_ref(vocab);
@@ -88,6 +89,13 @@ size_t di_acceptor_n_bytes(di_acceptor *a)
     const size_t bytes = pool_bytes(a);
     pthread_mutex_unlock(&a->lock);
     return bytes;
+}
+
+void di_acceptor_limit(di_acceptor *a, size_t most_bytes)
+{
+    pthread_mutex_lock(&a->lock);
+    a->most_bytes = most_bytes;
+    pthread_mutex_unlock(&a->lock);
 }
 
 void di_acceptor_unref(di_acceptor *a)
@@ -133,10 +141,10 @@ static di_status step(di_acceptor *a, uint32_t set, uint8_t byte, uint32_t *out)
 
 static di_status add_steps(di_acceptor *a, uint32_t set)
 {
-    if (pool_bytes(a) > DI_ACCEPTOR_MOST_BYTES)
+    if (pool_bytes(a) > a->most_bytes)
         return di_fail(DI_ERR_UNSUPPORTED,
                        "the texts of the grammar are too manifold: more than %zu MiB to tell apart",
-                       DI_ACCEPTOR_MOST_BYTES >> 20);
+                       a->most_bytes >> 20);
     const uint32_t n = a->grammar->n_classes;
     DI_TRY(DI_GROW(&a->steps, &a->cap_steps, a->n_steps + n));
     memset(a->steps + a->n_steps, 0, n * sizeof *a->steps);

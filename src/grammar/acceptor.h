@@ -80,7 +80,7 @@ struct di_acceptor {
     di_closure_work *work;
     di_token_static **statics; /* [2 * n_states] by state and register kind */
     di_plain_match *plain;
-    size_t mask_bytes;
+    size_t mask_bytes, most_bytes;
     uint32_t start;
 };
 

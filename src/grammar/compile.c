@@ -212,6 +212,7 @@ struct di_grammar_cache {
     cached entries[MAX_CACHED];
     size_t n_entries;
     uint64_t n_uses;
+    size_t most_bytes; /* of an acceptor */
 };
 
 di_status di_grammar_cache_create(const di_tokenizer *tokenizer, di_grammar_cache **out)
@@ -220,6 +221,7 @@ di_status di_grammar_cache_create(const di_tokenizer *tokenizer, di_grammar_cach
     if (cache == NULL)
         return di_fail_memory(sizeof *cache, "a cache of grammars");
     cache->tokenizer = tokenizer;
+    cache->most_bytes = DI_ACCEPTOR_MOST_BYTES;
     pthread_mutex_init(&cache->lock, NULL);
     *out = cache;
     return DI_OK;
@@ -316,7 +318,18 @@ static di_status compile(di_grammar_cache *cache, const di_so_args *args, di_acc
     DI_TRY(di_grammar_compile_for(args, vocab, NULL, &grammar));
     const di_status status = di_acceptor_create(grammar, vocab, out);
     di_grammar_unref(grammar);
-    return status;
+    DI_TRY(status);
+    pthread_mutex_lock(&cache->lock);
+    di_acceptor_limit(*out, cache->most_bytes);
+    pthread_mutex_unlock(&cache->lock);
+    return DI_OK;
+}
+
+void di_grammar_cache_limit(di_grammar_cache *cache, size_t most_bytes)
+{
+    pthread_mutex_lock(&cache->lock);
+    cache->most_bytes = most_bytes;
+    pthread_mutex_unlock(&cache->lock);
 }
 
 di_status di_grammar_cache_get(di_grammar_cache *cache, const di_so_args *args, di_acceptor **out)

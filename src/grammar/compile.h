@@ -27,6 +27,8 @@ typedef struct di_grammar_cache di_grammar_cache;
 DI_WARN_UNUSED di_status di_grammar_cache_create(const di_tokenizer *tokenizer,
                                                  di_grammar_cache **out);
 void di_grammar_cache_destroy(di_grammar_cache *cache);
+/* Acceptors that are made from now on get this bound, see di_acceptor_limit: for tests. */
+void di_grammar_cache_limit(di_grammar_cache *cache, size_t most_bytes);
 /* *out is a new reference. */
 DI_WARN_UNUSED di_status di_grammar_cache_get(di_grammar_cache *cache, const di_so_args *args,
                                               di_acceptor **out);

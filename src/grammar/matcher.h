@@ -21,6 +21,8 @@ const di_vocab *di_acceptor_vocab(const di_acceptor *acceptor); /* NULL without 
  * come to, up to DI_ACCEPTOR_MOST_BYTES: then reading on is DI_ERR_UNSUPPORTED. */
 size_t di_acceptor_n_bytes(di_acceptor *acceptor);
 #define DI_ACCEPTOR_MOST_BYTES ((size_t)1 << 30)
+/* Another bound from now on: so that tests reach it. */
+void di_acceptor_limit(di_acceptor *acceptor, size_t most_bytes);
 
 DI_WARN_UNUSED di_status di_matcher_create(di_acceptor *acceptor, di_matcher **out);
 void di_matcher_destroy(di_matcher *matcher);

@@ -10,6 +10,7 @@
 #include "deepinfer/tools.h"
 #include "engine/model.h"
 #include "engine_check.h"
+#include "grammar/compile.h"
 
 static di_model *model;
 static di_engine *engine;
@@ -215,6 +216,47 @@ static void thoughts_are_free(void **state)
     assert_true(n_thoughts > 0);
 }
 
+/* Texts that are told apart by all of their last letters, with a bound of a MiB on what is kept of
+ * them: that request fails, those beside it do not notice. */
+static void too_manifold_alone(void **state)
+{
+    (void)state;
+    static const di_so_args manifold = {.schema_type = DI_SCHEMA_REGEX,
+                                        .schema = "[a-z]*[aeiou][a-z]{60}"};
+    di_result *alone[N_ROWS], *result;
+    di_request_id ids[N_ROWS], bad;
+    for (int i = 0; i < N_ROWS; i++) {
+        const di_request request = make_request(&rows[i], 21);
+        di_require(di_generate(engine, &request, NULL, NULL, &alone[i]));
+    }
+    di_grammar_cache_limit(model->grammars, (size_t)1 << 20);
+    di_request request = make_request(&manifold, 21);
+    request.sampling.max_tokens = 4000;
+    di_require(di_engine_submit(engine, &request, &bad));
+    di_grammar_cache_limit(model->grammars, DI_ACCEPTOR_MOST_BYTES);
+    for (int i = 0; i < N_ROWS; i++) {
+        const di_request beside = make_request(&rows[i], 21);
+        di_require(di_engine_submit(engine, &beside, &ids[i]));
+    }
+    for (bool has_work = true; has_work;)
+        di_require(di_engine_step(engine, &has_work));
+    di_require(di_engine_take_result(engine, bad, &result));
+    assert_int_equal(result->status, DI_ERR_UNSUPPORTED);
+    assert_non_null(strstr(result->error, "too manifold: more than 1 MiB"));
+    assert_true(result->n_token_ids > 0);
+    di_result_free(result);
+    for (int i = 0; i < N_ROWS; i++) {
+        di_require(di_engine_take_result(engine, ids[i], &result));
+        assert_int_equal(result->status, DI_OK);
+        assert_string_equal(result->text, alone[i]->text);
+        di_result_free(result);
+        di_result_free(alone[i]);
+    }
+    di_output output;
+    while (di_engine_poll(engine, &output))
+        continue;
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -240,6 +282,7 @@ int main(void)
         cmocka_unit_test(white_space_is_bounded),
         cmocka_unit_test(what_cannot_be_enforced_is_refused),
         cmocka_unit_test(thoughts_are_free),
+        cmocka_unit_test(too_manifold_alone),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -444,6 +444,48 @@ static void escaped(void **state)
     di_acceptor_unref(a);
 }
 
+/* Texts that are told apart by all of their last letters: reading on ends with the bound, and what
+ * was read before stays. */
+static void too_manifold(void **state)
+{
+    fixture *f = *state;
+    const di_expr *any, *vowel = literal(f, "a");
+    OK(di_expr_range(f->arena, 'a', 'b', &any));
+    di_acceptor *a =
+        accept_expr(f, seq(f, repeat(f, any, 0, DI_REPEAT_INF), vowel, repeat(f, any, 40, 40)));
+    di_acceptor_limit(a, (size_t)1 << 20);
+    di_matcher *m, *other;
+    OK(di_matcher_create(a, &m));
+    OK(di_matcher_create(a, &other));
+    unsigned seed = 1;
+    char text[20001];
+    size_t n = 0;
+    di_status status = DI_OK;
+    for (; n < sizeof text - 1; n++) {
+        bool accepted;
+        text[n] = rand_r(&seed) % 2 ? 'a' : 'b';
+        status = di_matcher_accept(m, text + n, 1, &accepted);
+        if (status != DI_OK)
+            break;
+        assert_true(accepted);
+    }
+    assert_int_equal(status, DI_ERR_UNSUPPORTED);
+    assert_string_equal(di_last_error(), "the texts of the grammar are too manifold: more than 1 "
+                                         "MiB to tell apart");
+    assert_in_range(di_acceptor_n_bytes(a), 1 << 20, 4 << 20);
+    assert_int_equal(di_matcher_n_accepted(m), n);
+    bool accepted;
+    OK(di_matcher_accept(other, text, n, &accepted)); /* the same text needs nothing new */
+    assert_true(accepted);
+    assert_int_equal(di_matcher_may_end(other), di_matcher_may_end(m));
+    di_matcher_rollback(m, n / 2);
+    OK(di_matcher_accept(m, text + n - n / 2, n / 2, &accepted));
+    assert_true(accepted);
+    di_matcher_destroy(m);
+    di_matcher_destroy(other);
+    di_acceptor_unref(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +497,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(forced, set_up, tear_down),
         cmocka_unit_test_setup_teardown(added_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(escaped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(too_manifold, set_up, tear_down),
         cmocka_unit_test(random_grammars),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
