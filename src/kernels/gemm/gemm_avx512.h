@@ -19,7 +19,7 @@
 #include "kernels/gemm/gemm_f4_tables.h"
 
 enum {
-    DI_GEMV_ROWS = 6,
+    DI_GEMV_ROWS = 8,
     DI_GEMV_COLUMNS = 4,
     DI_PANEL_ROWS = 4, /* a tile's; 4 x 6 sums fill the registers */
     DI_PANEL_COLUMNS = 6,
@@ -192,70 +192,169 @@ typedef struct di_gemm_work {
     __m512 *sums;  /* [rows / 4, 4, DI_PANEL_COLUMNS] */
 } di_gemm_work;
 
+/* Columns that are computed at once. */
+typedef struct di_gemv_streams {
+    const uint8_t *codes[DI_GEMV_COLUMNS], *f4_scales[DI_GEMV_COLUMNS];
+    const float *scales[DI_GEMV_COLUMNS]; /* F8 whose scales are not in the rows */
+    const float *x;
+    int64_t x_stride, n; /* of rows; groups of 32 elements */
+    __m512 sums[24];     /* [rows, columns] */
+    __m512i nan;         /* what di_decode_f8 returned */
+} di_gemv_streams;
+
+/* 32 weights of column c; `nan` gathers what di_decode_f8 returns. */
+DI_INLINE void di_gemv_decode(di_gemm_format format, bool is_scaled, const di_gemv_streams *s,
+                              int c, int64_t i, __m512 w[2], __m512i *nan)
+{
+    const uint8_t *codes = s->codes[c] + i * di_format_bytes(format, 32);
+    _mm_prefetch((const char *)codes + DI_PREFETCH_BYTES, _MM_HINT_T0);
+    if (is_scaled)
+        *nan = _mm512_or_si512(*nan, di_decode_f8(codes, w));
+    else if (format == DI_GEMM_F4)
+        di_decode32_f4(codes, s->f4_scales[c][i], w);
+    else
+        di_decode32(format, codes, format == DI_GEMM_BF16 ? 1.0f : s->scales[c][i], w);
+}
+
+/* Half of 32 F4 weights. */
+DI_INLINE __m512 di_gemv_f4_half(const di_gemv_streams *s, int c, int64_t i, int half)
+{
+    return di_decode_f4(s->codes[c] + i * 16 + half * 8,
+                        _mm512_load_ps(di_f4_tables[s->f4_scales[c][i]]));
+}
+
+/* Adds the products of 32 elements. Of more than four rows an input is loaded for all columns,
+ * whose weights are held meanwhile: as few as may be, since the sums take the registers. */
+DI_INLINE void di_gemv_add(di_gemm_format format, bool is_scaled, int rows, int columns,
+                           const di_gemv_streams *s, int64_t i,
+                           __m512 sum[DI_GEMV_ROWS][DI_GEMV_COLUMNS], __m512i *nan)
+{
+    __m512 w[DI_GEMV_COLUMNS][2];
+    const float *x = s->x + i * 32;
+    for (int c = 0; c < columns; c++) {
+        if (format == DI_GEMM_F4 && rows > 4)
+            _mm_prefetch((const char *)s->codes[c] + i * 16 + DI_PREFETCH_BYTES, _MM_HINT_T0);
+        else
+            di_gemv_decode(format, is_scaled, s, c, i, w[c], nan);
+        for (int r = 0; r < rows && rows <= 4; r++) {
+            const float *v = x + r * s->x_stride;
+            sum[r][c] = _mm512_fmadd_ps(w[c][0], _mm512_load_ps(v), sum[r][c]);
+            sum[r][c] = _mm512_fmadd_ps(w[c][1], _mm512_load_ps(v + 16), sum[r][c]);
+        }
+    }
+    for (int half = 0; half < 2 && rows > 4; half++) {
+        for (int c = 0; c < columns && format == DI_GEMM_F4; c++)
+            w[c][half] = di_gemv_f4_half(s, c, i, half);
+        for (int r = 0; r < rows; r++) {
+            const __m512 v = _mm512_load_ps(x + r * s->x_stride + half * 16);
+            for (int c = 0; c < columns; c++)
+                sum[r][c] = _mm512_fmadd_ps(w[c][half], v, sum[r][c]);
+        }
+    }
+}
+
+/* Sums of whole groups of 32. */
+DI_INLINE void di_gemv_run(di_gemm_format format, bool is_scaled, int rows, int columns,
+                           di_gemv_streams *s)
+{
+    __m512 sum[DI_GEMV_ROWS][DI_GEMV_COLUMNS];
+    __m512i nan = _mm512_setzero_si512();
+    for (int c = 0; c < columns; c++)
+        for (int r = 0; r < rows; r++)
+            sum[r][c] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < s->n; i++)
+        di_gemv_add(format, is_scaled, rows, columns, s, i, sum, &nan);
+    s->nan = nan;
+    for (int c = 0; c < columns; c++)
+        for (int r = 0; r < rows; r++)
+            s->sums[r * columns + c] = sum[r][c];
+}
+
+/* Not inlined, so that each has the registers to itself. */
+typedef void (*di_gemv_run_fn)(di_gemv_streams *s);
+#define DI_GEMV_RUN(name, format, is_scaled, rows, columns)                                        \
+    static __attribute__((noinline, unused)) void name(di_gemv_streams *s)                         \
+    {                                                                                              \
+        di_gemv_run(format, is_scaled, rows, columns, s);                                          \
+    }
+#define DI_GEMV_RUNS(name, format, is_scaled)                                                      \
+    DI_GEMV_RUN(name##_1x1, format, is_scaled, 1, 1)                                               \
+    DI_GEMV_RUN(name##_2x1, format, is_scaled, 2, 1)                                               \
+    DI_GEMV_RUN(name##_4x1, format, is_scaled, 4, 1)                                               \
+    DI_GEMV_RUN(name##_6x1, format, is_scaled, 6, 1)                                               \
+    DI_GEMV_RUN(name##_8x1, format, is_scaled, 8, 1)                                               \
+    DI_GEMV_RUN(name##_1x4, format, is_scaled, 1, 4)                                               \
+    DI_GEMV_RUN(name##_2x4, format, is_scaled, 2, 4)                                               \
+    DI_GEMV_RUN(name##_4x4, format, is_scaled, 4, 4)                                               \
+    DI_GEMV_RUN(name##_6x3, format, is_scaled, 6, 3)                                               \
+    DI_GEMV_RUN(name##_8x3, format, is_scaled, 8, 3)                                               \
+    static const di_gemv_run_fn name[2][5] = {                                                     \
+        /* one, several columns; by rows / 2 */                                                    \
+        {name##_1x1, name##_2x1, name##_4x1, name##_6x1, name##_8x1},                              \
+        {name##_1x4, name##_2x4, name##_4x4, name##_6x3, name##_8x3},                              \
+    };
+DI_GEMV_RUNS(di_gemv_run_f4, DI_GEMM_F4, false)
+DI_GEMV_RUNS(di_gemv_run_f8, DI_GEMM_F8, false)
+DI_GEMV_RUNS(di_gemv_run_f8_scaled, DI_GEMM_F8, true)
+DI_GEMV_RUNS(di_gemv_run_bf16, DI_GEMM_BF16, false)
+
+/* The last elements of each column, if they are fewer than 32. */
+DI_INLINE void di_gemv_rest(di_gemm_format format, bool is_scaled, int rows, int columns, int64_t n,
+                            di_gemv_streams *s)
+{
+    for (int c = 0; c < columns && n > 0; c++) {
+        __m512 w[2];
+        const float scale = format == DI_GEMM_F4 ? di_e8m0_to_f32(s->f4_scales[c][s->n])
+                            : format == DI_GEMM_BF16 || is_scaled ? 1.0f
+                                                                  : s->scales[c][s->n];
+        di_decode_rest(format, s->codes[c] + di_format_bytes(format, 32 * s->n), n, scale, w);
+        for (int r = 0; r < rows; r++) {
+            const float *v = s->x + r * s->x_stride + s->n * 32;
+            __m512 *sum = &s->sums[r * columns + c];
+            *sum = _mm512_fmadd_ps(w[0], _mm512_load_ps(v), *sum);
+            *sum = _mm512_fmadd_ps(w[1], _mm512_load_ps(v + 16), *sum);
+        }
+    }
+}
+
 /* Results of `rows` rows and of `columns` columns, `stride` apart. With is_scaled, x has the scales
  * (and 2^8) in it; false: there may be a NaN code. */
 DI_INLINE bool di_gemv(const di_gemm_block *b, di_gemm_format format, bool is_scaled, int rows,
                        int columns, int64_t stride, int64_t column, const di_gemm_work *work)
 {
     const int64_t padded = di_gemm_padded(b->k), n_scales = padded / 32 + 16;
-    const float *x = is_scaled ? work->scaled : work->x;
-    const uint8_t *codes[DI_GEMV_COLUMNS], *f4_scales[DI_GEMV_COLUMNS];
-    __m512 sum[DI_GEMV_ROWS][DI_GEMV_COLUMNS];
-    const int64_t step = di_format_bytes(format, 32);
+    di_gemv_streams s;
+    s.x = is_scaled ? work->scaled : work->x;
+    s.x_stride = padded;
+    s.n = b->k / 32;
     for (int c = 0; c < columns; c++) {
-        codes[c] = di_column_codes(b, format, column + c * stride);
-        f4_scales[c] =
-            format == DI_GEMM_F4 ? di_column_scales(b, format, column + c * stride) : NULL;
+        const int64_t at = column + c * stride;
+        s.codes[c] = di_column_codes(b, format, at);
+        s.f4_scales[c] = format == DI_GEMM_F4 ? di_column_scales(b, format, at) : NULL;
+        for (int64_t i = 0; i < s.n && format == DI_GEMM_F4; i += 64) /* the next column's */
+            _mm_prefetch((const char *)s.f4_scales[c] + s.n + i, _MM_HINT_T0);
+        s.scales[c] = work->scales + c * n_scales;
         if (format == DI_GEMM_F8 && !is_scaled)
-            di_widen_scales(format, di_column_scales(b, format, column + c * stride), padded / 32,
+            di_widen_scales(format, di_column_scales(b, format, at), padded / 32,
                             work->scales + c * n_scales);
-        for (int r = 0; r < rows; r++)
-            sum[r][c] = _mm512_setzero_ps();
     }
-    const int64_t whole = b->k / 32;
-    __m512i nan = _mm512_setzero_si512();
-    for (int64_t i = 0; i < whole; i++) {
-        for (int c = 0; c < columns; c++) {
-            __m512 w[2];
-            _mm_prefetch((const char *)codes[c] + i * step + DI_PREFETCH_BYTES, _MM_HINT_T0);
-            if (is_scaled)
-                nan = _mm512_or_si512(nan, di_decode_f8(codes[c] + i * step, w));
-            else if (format == DI_GEMM_F4)
-                di_decode32_f4(codes[c] + i * step, f4_scales[c][i], w);
-            else
-                di_decode32(format, codes[c] + i * step,
-                            format == DI_GEMM_BF16 ? 1.0f : work->scales[c * n_scales + i], w);
-            for (int r = 0; r < rows; r++) {
-                const float *v = x + r * padded + i * 32;
-                sum[r][c] = _mm512_fmadd_ps(w[0], _mm512_load_ps(v), sum[r][c]);
-                sum[r][c] = _mm512_fmadd_ps(w[1], _mm512_load_ps(v + 16), sum[r][c]);
-            }
-        }
-    }
-    for (int c = 0; c < columns && whole * 32 < b->k; c++) {
-        __m512 w[2];
-        const float scale = format == DI_GEMM_F4 ? di_e8m0_to_f32(f4_scales[c][whole])
-                            : format == DI_GEMM_BF16 || is_scaled
-                                ? 1.0f
-                                : work->scales[c * n_scales + whole];
-        di_decode_rest(format, codes[c] + whole * step, b->k - whole * 32, scale, w);
-        for (int r = 0; r < rows; r++) {
-            const float *v = x + r * padded + whole * 32;
-            sum[r][c] = _mm512_fmadd_ps(w[0], _mm512_load_ps(v), sum[r][c]);
-            sum[r][c] = _mm512_fmadd_ps(w[1], _mm512_load_ps(v + 16), sum[r][c]);
-        }
-    }
+    const di_gemv_run_fn *runs = format == DI_GEMM_F4     ? di_gemv_run_f4[columns > 1]
+                                 : format == DI_GEMM_BF16 ? di_gemv_run_bf16[columns > 1]
+                                 : is_scaled              ? di_gemv_run_f8_scaled[columns > 1]
+                                                          : di_gemv_run_f8[columns > 1];
+    runs[rows / 2](&s);
+    di_gemv_rest(format, is_scaled, rows, columns, b->k % 32, &s);
     for (int r = 0; r < rows && r < b->n_rows; r++) {
         float out[4];
-        const __m512 zero = _mm512_setzero_ps();
-        di_split4(di_total4(format, sum[r][0], columns > 1 ? sum[r][1] : zero,
-                            columns > 2 ? sum[r][2] : zero, columns > 3 ? sum[r][3] : zero),
+        const __m512 zero = _mm512_setzero_ps(), *sum = s.sums + r * columns;
+        di_split4(di_total4(format, sum[0], columns > 1 ? sum[1] : zero,
+                            columns > 2 ? sum[2] : zero, columns > 3 ? sum[3] : zero),
                   out);
         for (int c = 0; c < columns; c++)
             di_put(b, r, column + c * stride, out[c]);
     }
     return !is_scaled ||
-           (_mm512_test_epi16_mask(nan, _mm512_set1_epi16(0x4000)) == 0 && whole * 32 == b->k);
+           (_mm512_test_epi16_mask(s.nan, _mm512_set1_epi16(0x4000)) == 0 && b->k % 32 == 0);
 }
 
 /* An F8 column whose codes hold a NaN is computed again through the table. */
@@ -308,8 +407,12 @@ DI_INLINE void di_gemv_rows(const di_gemm_block *b, di_gemm_format format, bool 
     case 4:
         di_gemv_columns(b, format, is_scaled, 4, 4, column, end, work);
         break;
+    case 5:
+    case 6:
+        di_gemv_columns(b, format, is_scaled, 6, 3, column, end, work);
+        break;
     default:
-        di_gemv_columns(b, format, is_scaled, 6, 4, column, end, work);
+        di_gemv_columns(b, format, is_scaled, 8, 3, column, end, work);
         break;
     }
 }
