@@ -377,6 +377,10 @@ static __attribute__((noinline)) void di_dot_fall_back(const di_gemm_block *b,
 DI_INLINE void di_dot_block_run(const di_gemm_block *b, di_gemm_format format, int64_t column,
                                 int64_t end)
 {
+    if (format == DI_GEMM_F4 && b->n_rows == 1 && b->k < DI_DOT_F4_K) {
+        di_gemm_block_run(b, format, column, end);
+        return;
+    }
     di_dot_work work;
     di_dot_begin(b, format, &work);
     while (column < end) {
