@@ -109,7 +109,8 @@ typedef struct di_options {
     const char *speculation; /* "auto" (default): tokens behind the one that is computed are guessed
                                 and verified by the same pass, where the checkpoint has draft layers
                                 or a grammar forces text; the tokens that come out are the same,
-                                seeded or not. "on": refused without draft layers. "off" */
+                                seeded or not, unless a request asks for another rule
+                                (di_verification). "on": refused without draft layers. "off" */
     int draft_len;           /* most guesses verified at once for one sequence, 1 to 7; default 5 */
     const char *draft_varlen; /* "on" (default): as many are verified as pay, by the drafter's
                                  confidence and measured times; "off": all */
@@ -151,6 +152,18 @@ typedef struct di_logit_bias {
     float bias; /* added to the logit; finite, or -INFINITY to ban the token */
 } di_logit_bias;
 
+/* When a guessed token is right. Either way tokens have the distribution that the other parameters
+ * say; greedily both give the same. docs/sampling.md, docs/speculation.md. */
+typedef enum di_verification {
+    DI_VERIFICATION_MATCH = 0, /* if it is the very token that the seed gives without guesses */
+    /* By rejection sampling: more of them are right, but a seed no longer gives the same tokens
+     * under other guesses (another draft_len, other load): see di_result.is_reproducible. */
+    DI_VERIFICATION_REJECT = 1
+} di_verification;
+
+/* "match", "reject"; false for any other name, or NULL. */
+DI_API bool di_verification_from_name(const char *name, di_verification *out);
+
 typedef struct di_sampling_params {
     double temperature;        /* >= 0; 0 = greedy, ties to the lowest id */
     int32_t top_k;             /* 0 or -1 = off; else keep the top_k largest */
@@ -171,9 +184,10 @@ typedef struct di_sampling_params {
     size_t n_stop_ids;
     const char *const *stop; /* strings that end the output; not part of text */
     size_t n_stop;
-    int32_t n_logprobs;      /* -1 = none; N >= 0: the chosen token's and the N largest */
-    bool processed_logprobs; /* after penalties, temperature and filters instead of raw */
-    bool prompt_logprobs;    /* also for the prompt tokens (from the second on) */
+    int32_t n_logprobs;           /* -1 = none; N >= 0: the chosen token's and the N largest */
+    bool processed_logprobs;      /* after penalties, temperature and filters instead of raw */
+    bool prompt_logprobs;         /* also for the prompt tokens (from the second on) */
+    di_verification verification; /* of guessed tokens, where the engine guesses any */
 } di_sampling_params;
 
 #define DI_SAMPLING_PARAMS_INIT                                                                    \
@@ -301,6 +315,8 @@ typedef struct di_result {
     const di_position_logprobs *prompt_logprobs; /* [n_prompt_token_ids], entry 0 empty, or NULL */
     di_finish_reason finish_reason;
     uint64_t seed;            /* the seed used: pass it in to repeat this result */
+    bool is_reproducible;     /* false: not by the seed alone, since guesses were to be verified by
+                                 rejection, and which there are depends on draft_len and on load */
     double ttft_ms;           /* submission to first token; 0 if there was none */
     double prefill_ms;        /* time spent on the prompt */
     double decode_ms;         /* time spent on the new tokens after the first */

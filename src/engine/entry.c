@@ -131,6 +131,15 @@ static di_status set_constraint(const di_runner *runner, const di_so_args *args,
     return di_grammar_cache_get(runner->model->grammars, args, &e->constraint.acceptor);
 }
 
+/* Without drafts the rules are one, and greedily they are too. */
+static bool verifies_by_rejection(const di_runner *runner, const di_entry *e)
+{
+    const bool has_drafts = strcmp(runner->options.speculation, "off") != 0 &&
+                            (runner->n_draft_slots > 0 || e->constraint.acceptor);
+    return has_drafts && e->params.verification == DI_VERIFICATION_REJECT &&
+           e->params.temperature != 0.0;
+}
+
 static di_status check_samples(const di_runner *runner, const di_sampling_params *params)
 {
     const int32_t most = (int32_t)di_min_i64(MAX_SAMPLES, runner->options.max_seqs);
@@ -156,6 +165,7 @@ static di_status init_seq(const di_runner *runner, di_entry *e, int32_t index,
     }
     seq->drafts.has_grammar = e->constraint.acceptor != NULL;
     seq->drafts.has_drafter = runner->n_draft_slots > 0;
+    seq->drafts.rejects = e->rejects;
     seq->sched = (di_sched_seq){
         .priority = request->priority,
         .tokens = seq->tokens.data,
@@ -187,6 +197,7 @@ static di_status init_entry(const di_runner *runner, const di_request *request,
         DI_TRY(di_seed_fresh(&e->seed));
     DI_TRY(list_finish_ids(runner, e));
     DI_TRY(set_constraint(runner, request->so_args, prompt, e));
+    e->rejects = verifies_by_rejection(runner, e);
     const int32_t n = e->params.max_tokens == 0 ? 1 : e->params.n;
     e->seqs = calloc((size_t)n, sizeof *e->seqs);
     if (!e->seqs)

@@ -69,6 +69,7 @@ static di_status fill(const di_seq *seq, di_arena *arena, di_result *r)
     r->text_bytes = seq->text.len;
     r->finish_reason = seq->finish_reason;
     r->seed = e->seed;
+    r->is_reproducible = !e->rejects;
     r->status = seq->status;
     r->error = error ? error : "";
     set_times(seq, r);

@@ -56,6 +56,7 @@ struct di_entry {
     bool is_private;   /* submitted by di_generate: its outputs are not for di_engine_poll */
     bool has_stop;     /* has stop strings */
     bool has_logprobs; /* of the output */
+    bool rejects;      /* has drafts, and verifies them by rejection */
     bool is_finished;  /* all samples have ended: the result may be taken */
     bool is_settled;   /* and none is in flight: no step refers to it any more */
     bool is_taken; /* the result was taken: whoever comes second, settling or taking, destroys it */

@@ -19,6 +19,8 @@ struct di_slot {
     int32_t n_drafts;     /* behind last_token */
     int32_t drafts[DI_MAX_DRAFTS];
     float confidences[DI_MAX_DRAFTS]; /* raw; INFINITY: forced by a grammar */
+    di_draft *drawn; /* [DI_MAX_DRAFTS]: the drafts with what they were drawn from, until they are
+                        verified by rejection; NULL: they are verified by matching */
     int32_t *engram_ids; /* [max_len]: compressed ids by position; NULL without engram layers */
     size_t engram_cap;
     float *compressor_state;           /* as in core/batch.h */
@@ -44,10 +46,15 @@ typedef struct di_slot_list {
     int64_t n_slots, n_free;
 } di_slot_list;
 
-/* A slot for a sequence of at most max_len tokens. */
+/* For a sequence of at most max_len tokens. */
+typedef struct di_slot_setup {
+    di_sampler_setup sampler;
+    int64_t max_len;
+    bool rejects; /* its drafts are verified by rejection */
+} di_slot_setup;
+
 DI_WARN_UNUSED di_status di_slot_take(di_slot_list *list, const di_runner *runner,
-                                      const di_sampler_setup *setup, int64_t max_len,
-                                      di_slot **out);
+                                      const di_slot_setup *setup, di_slot **out);
 void di_slot_give_back(di_slot_list *list, di_slot *slot);
 void di_slot_list_free(di_slot_list *list); /* all must have been given back */
 

@@ -60,9 +60,12 @@ static int32_t list_decodes(di_speculation *s, const di_scheduler *scheduler, in
         const int64_t n_left = seq->max_len - seq->n_tokens;
         const int32_t cap = di_draft_cap(d->n_coming, s->draft_len, n_left);
         *n_forced += d->has_grammar ? cap : 0;
+        /* With rejection, of a block older than the one that the pass verifies; that one was made
+         * by the newest pass of the sequence, and is known if no pass is in flight. */
+        const bool is_too_new = d->rejects && seq->n_in_flight == 0;
         s->load[n++] = (di_draft_seq){
-            .survivals = d->survivals,
-            .n_known = d->n_survivals,
+            .survivals = is_too_new ? d->older : d->survivals,
+            .n_known = is_too_new ? d->n_older : d->n_survivals,
             .cap = d->has_drafter ? cap : 0,
         };
     }
@@ -144,8 +147,12 @@ void di_speculation_observe_pass(di_speculation *s, const di_step *step)
             return;
     if (step->forward_ns > 0)
         di_speculation_learn_verify(s, step->made.batch.n_rows, step->forward_ns);
-    if (step->n_draft_seqs > 0 && step->draft_ns > 0)
-        di_speculation_learn_draft(s, step->n_draft_seqs, step->draft_ns);
+    /* A pass late: a block that ends early (with the end of the text) takes less time, and the plan
+     * by which it is verified must not know. */
+    if (s->n_late > 0)
+        di_speculation_learn_draft(s, s->n_late, s->late_draft_ns);
+    s->n_late = step->draft_ns > 0 ? step->n_draft_seqs : 0;
+    s->late_draft_ns = step->draft_ns;
 }
 
 /* Drafts of the drafter that were verified: those before the first that a grammar forced, and none
@@ -171,6 +178,8 @@ void di_speculation_observe_job(di_speculation *s, di_seq_drafts *drafts, const 
         di_confidence_observe(&s->confidence, job->verified, n, n_accepted);
     if (job->n_drafted == 0)
         return; /* what is known stays */
+    memcpy(drafts->older, drafts->survivals, sizeof drafts->older);
+    drafts->n_older = drafts->n_survivals;
     const int32_t n_drafted = job->n_drafted < s->draft_len ? job->n_drafted : s->draft_len;
     di_calibration_survivals(&s->confidence.calibration, job->drafted, n_drafted,
                              drafts->survivals);

@@ -11,10 +11,12 @@
 /* What a sequence knows of its own drafts. */
 typedef struct di_seq_drafts {
     float survivals[DI_MAX_DRAFTS]; /* of the newest block that was collected */
-    int32_t n_survivals;
+    float older[DI_MAX_DRAFTS];     /* of the block before that */
+    int32_t n_survivals, n_older;
     int32_t n_coming; /* drafts that the newest pass may make */
     bool has_grammar; /* may have text that is forced */
     bool has_drafter;
+    bool rejects; /* verified by rejection: nothing may be planned by the drafts themselves */
 } di_seq_drafts;
 
 /* Times of passes with so many rows, until there are enough for a point. */
@@ -32,9 +34,11 @@ typedef struct di_speculation {
     di_cost_table costs;
     di_confidence confidence;
     di_pass_times verify_times[DI_PROFILE_BUCKETS], draft_times[DI_PROFILE_BUCKETS];
-    di_draft_seq *load; /* [max_seqs] */
-    bool is_drafting;   /* the pass that is planned makes new drafts */
-    int64_t n_passes;   /* planned */
+    di_draft_seq *load;    /* [max_seqs] */
+    int32_t n_late;        /* sequences of late_draft_ns; 0 = none */
+    int64_t late_draft_ns; /* a time of drafting that is not learned from yet */
+    bool is_drafting;      /* the pass that is planned makes new drafts */
+    int64_t n_passes;      /* planned */
 } di_speculation;
 
 DI_WARN_UNUSED di_status di_speculation_init(const di_runner *runner, di_speculation *out);

@@ -26,18 +26,20 @@ static di_status take_slot(di_engine *engine, di_seq *seq)
     if (seq->slot)
         return DI_OK;
     const di_entry *e = seq->entry;
-    const di_sampler_setup setup = {
-        .params = &e->params,
-        .vocab_size = (int32_t)engine->runner.model->config.vocab_size,
-        .prompt = seq->tokens.data,
-        .n_prompt = e->n_prompt,
-        .finish_ids = e->finish_ids,
-        .n_finish_ids = e->n_finish_ids,
-        .seed = e->seed,
-        .sample_index = (uint32_t)seq->sample_index,
-        .constraint = e->constraint,
+    const di_slot_setup setup = {
+        .sampler = {.params = &e->params,
+                    .vocab_size = (int32_t)engine->runner.model->config.vocab_size,
+                    .prompt = seq->tokens.data,
+                    .n_prompt = e->n_prompt,
+                    .finish_ids = e->finish_ids,
+                    .n_finish_ids = e->n_finish_ids,
+                    .seed = e->seed,
+                    .sample_index = (uint32_t)seq->sample_index,
+                    .constraint = e->constraint},
+        .max_len = e->max_len,
+        .rejects = e->rejects,
     };
-    DI_TRY(di_slot_take(&engine->slots, &engine->runner, &setup, e->max_len, &seq->slot));
+    DI_TRY(di_slot_take(&engine->slots, &engine->runner, &setup, &seq->slot));
     /* Only now: what later admissions find, after preemptions, the sequence itself has computed. */
     seq->n_cached = di_min_i64(seq->sched.n_cached, (int64_t)e->n_prompt);
     if (seq->sample_index == 0)

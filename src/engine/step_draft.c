@@ -1,6 +1,7 @@
 /* Drafts: what the drafter proposes behind the tokens that were just sampled, and what a grammar
  * forces (jump-forward). Each is chosen as the target will choose, with the noise of its position,
- * the penalties and the mask that hold there, so that it agrees as often as the logits do. */
+ * the penalties and the mask that hold there, so that it agrees as often as the logits do; where
+ * drafts are verified by rejection, with other noise. */
 #include <math.h>
 #include <string.h>
 
@@ -59,12 +60,21 @@ static di_status add_draft(drafting *d, int32_t token_id, float confidence)
     return DI_OK;
 }
 
+/* A draft without a choice: drawn from itself alone. */
+static di_status add_certain(drafting *d, int32_t token_id)
+{
+    if (d->slot->drawn)
+        d->slot->drawn[d->slot->n_drafts] =
+            (di_draft){.token_id = token_id, .n = 1, .id = {token_id}, .weight = {1}, .sum = 1};
+    return add_draft(d, token_id, INFINITY);
+}
+
 static void add_forced(di_step_runner *r, drafting *d)
 {
     if (!di_constraint_is_on(&d->slot->sampler.constraint) || list_forced(r, d) != DI_OK)
         return;
     for (size_t i = 0; i < r->forced.len && !d->is_done; i++) {
-        if (add_draft(d, r->forced.data[i], INFINITY) != DI_OK) {
+        if (add_certain(d, r->forced.data[i]) != DI_OK) {
             d->is_done = true;
             break;
         }
@@ -91,17 +101,33 @@ static void close_drafting(drafting *d)
            (size_t)d->slot->n_drafts * sizeof *d->job->drafted);
 }
 
+/* By matching, as the target will choose; by rejection, with noise of its own, and what it was
+ * drawn from is kept. */
+static di_status draw(di_step_runner *r, const drafting *d, const float *logits, int32_t *token_id)
+{
+    const di_slot *slot = d->slot;
+    const int64_t position = slot->position + 1 + slot->n_drafts;
+    if (slot->drawn) {
+        di_draft *out = &slot->drawn[slot->n_drafts];
+        DI_TRY(
+            di_sample_draft(&r->workspace, &slot->sampler, logits, position, slot->n_drafts, out));
+        *token_id = out->token_id;
+        return DI_OK;
+    }
+    di_sample_out sampled;
+    DI_TRY(di_sample(&r->workspace, &slot->sampler, logits, position, &sampled));
+    *token_id = sampled.token_id;
+    return DI_OK;
+}
+
 /* A draft behind the present ones. A choice that is impossible, or the end, is the last one. */
 static void choose(di_step_runner *r, drafting *d, const float *logits, float confidence)
 {
-    const di_sampler_state *state = &d->slot->sampler;
-    const int64_t position = d->slot->position + 1 + d->slot->n_drafts;
-    di_sample_out sampled;
-    if (di_sample(&r->workspace, state, logits, position, &sampled) != DI_OK ||
-        add_draft(d, sampled.token_id, confidence) != DI_OK)
+    int32_t token_id;
+    if (draw(r, d, logits, &token_id) != DI_OK || add_draft(d, token_id, confidence) != DI_OK)
         d->is_done = true;
     else
-        d->is_done |= di_sampler_is_end(state, sampled.token_id);
+        d->is_done |= di_sampler_is_end(&d->slot->sampler, token_id);
 }
 
 static bool has_more(const group *g, int32_t slot)

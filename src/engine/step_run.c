@@ -86,13 +86,18 @@ static di_status score_given(di_step_runner *r, di_step *step, di_step_job *job,
     return DI_OK;
 }
 
-/* The next token of a job. */
+/* The next token of a job; where a draft is verified by rejection, it is that one if it is right.
+ */
 static di_status sample_one(di_step_runner *r, di_step *step, di_step_job *job, const float *logits)
 {
     di_slot *slot = job->slot.slot;
     const int64_t position = job->position + job->n_tokens;
     di_sample_out sampled;
-    DI_TRY(di_sample(&r->workspace, &slot->sampler, logits, position, &sampled));
+    if (slot->drawn && job->n_tokens < job->n_verified)
+        DI_TRY(di_sample_verify(&r->workspace, &slot->sampler, logits, position,
+                                &slot->drawn[job->n_tokens], &sampled));
+    else
+        DI_TRY(di_sample(&r->workspace, &slot->sampler, logits, position, &sampled));
     DI_TRY(
         di_position_logprobs_copy(&step->arena, &sampled.logprobs, &job->logprobs[job->n_tokens]));
     DI_TRY(di_sampler_state_append(&slot->sampler, sampled.token_id));
@@ -104,7 +109,8 @@ static di_status sample_one(di_step_runner *r, di_step *step, di_step_job *job, 
 
 /* Verification by matching (features 7.3): each row's token is the target's own choice, with the
  * noise of its position; a draft was right if it is that token, and only then the row behind it
- * counts. So drafts never change what comes out. */
+ * counts. So drafts never change what comes out. By rejection, on request, a draft decides with the
+ * target's distribution whether it is the row's token (sample/reject.h). */
 static di_status sample(di_step_runner *r, di_step *step, di_step_job *job, const float *logits)
 {
     const di_step_seq *s = &step->seqs[job->from];

@@ -106,11 +106,29 @@ static di_status check_stops(const di_sampling_params *p, int32_t vocab_size)
     return DI_OK;
 }
 
+bool di_verification_from_name(const char *name, di_verification *out)
+{
+    const bool is_reject = name && strcmp(name, "reject") == 0;
+    if (!is_reject && (!name || strcmp(name, "match") != 0))
+        return false;
+    *out = is_reject ? DI_VERIFICATION_REJECT : DI_VERIFICATION_MATCH;
+    return true;
+}
+
+static di_status check_verification(const di_sampling_params *p)
+{
+    if (p->verification == DI_VERIFICATION_MATCH || p->verification == DI_VERIFICATION_REJECT)
+        return DI_OK;
+    return di_fail(DI_ERR_ARGUMENT, "verification: found %d, wanted %d (match) or %d (reject)",
+                   (int)p->verification, DI_VERIFICATION_MATCH, DI_VERIFICATION_REJECT);
+}
+
 di_status di_sampling_params_check(const di_sampling_params *params, int32_t vocab_size)
 {
     DI_TRY(check_numbers(params, vocab_size));
     DI_TRY(check_lengths(params));
     DI_TRY(check_bias(params, vocab_size));
+    DI_TRY(check_verification(params));
     return check_stops(params, vocab_size);
 }
 

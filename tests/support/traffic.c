@@ -190,6 +190,7 @@ di_engine *di_null_setting_engine(const di_null_setting *s, di_null_device *devi
         .prefix_cache = s->prefix,
         .async_scheduling = s->async,
         .draft_varlen = s->varlen,
+        .draft_len = s->draft_len,
         .kv_cache_bytes = s->kv_blocks ? kv_bytes(s->kv_blocks) : 0,
     };
     di_engine *engine;

@@ -48,6 +48,7 @@ typedef struct di_null_setting {
     int64_t kv_blocks; /* 0 = plenty */
     int wrong_drafts;  /* di_null_device's */
     const char *varlen;
+    int draft_len; /* 0 = the default */
 } di_null_setting;
 
 di_engine *di_null_setting_engine(const di_null_setting *s, di_null_device *device);

@@ -60,6 +60,7 @@ static void numbers_out_of_range(void **state)
     REFUSED(max_tokens, -2, "-2");
     REFUSED(min_tokens, -1, "-1");
     REFUSED(prompt_logprobs, true, "n_logprobs -1");
+    REFUSED(verification, (di_verification)2, "2");
 }
 
 static void ends_of_the_ranges(void **state)
@@ -82,6 +83,7 @@ static void ends_of_the_ranges(void **state)
     ACCEPTED(n_logprobs, VOCAB);
     ACCEPTED(max_tokens, 0);
     ACCEPTED(min_tokens, 5);
+    ACCEPTED(verification, DI_VERIFICATION_REJECT);
 }
 
 static void min_tokens_above_max_tokens(void **state)
