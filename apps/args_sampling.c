@@ -17,7 +17,8 @@ typedef enum value_kind {
     VALUE_SEED,
     VALUE_BIAS,
     VALUE_STOP_ID,
-    VALUE_STOP
+    VALUE_STOP,
+    VALUE_VERIFICATION
 } value_kind;
 
 typedef struct sampling_row {
@@ -49,6 +50,7 @@ static const sampling_row rows[] = {
     {"logprobs", VALUE_I32, FIELD(n_logprobs), 0, INT32_MAX},
     {"processed-logprobs", VALUE_FLAG, FIELD(processed_logprobs), 0, 0},
     {"prompt-logprobs", VALUE_FLAG, FIELD(prompt_logprobs), 0, 0},
+    {"verification", VALUE_VERIFICATION, 0, 0, 0},
 };
 
 #define KEY(row) (FIRST_KEY + (row))
@@ -72,6 +74,8 @@ static const struct argp_option options[] = {
     {"logprobs", KEY(14), "N", 0, "log probabilities of each token and of the N most likely"},
     {"processed-logprobs", KEY(15), NULL, 0, "those after penalties, temperature and filters"},
     {"prompt-logprobs", KEY(16), NULL, 0, "also those of the prompt"},
+    {"verification", KEY(17), "RULE", 0,
+     "of drafts: match (default: the seed gives the same text with or without) or reject"},
     {NULL},
 };
 
@@ -178,6 +182,14 @@ static bool set_flag(bool *field, const char *value, char **error)
     return true;
 }
 
+static bool set_verification(di_sampling_args *args, const char *value, char **error)
+{
+    if (di_verification_from_name(value, &args->params.verification))
+        return true;
+    *error = di_app_text("'%s' is not match or reject", value);
+    return false;
+}
+
 /* The upper bound INT64_MAX is no double: a bound at or above it means none. */
 static int64_t whole_bound(double bound)
 {
@@ -211,6 +223,8 @@ static bool set_row(di_sampling_args *args, const sampling_row *row, const char 
         return set_stop_id(args, value, error);
     case VALUE_STOP:
         return set_stop(args, value, error);
+    case VALUE_VERIFICATION:
+        return set_verification(args, value, error);
     }
     return false;
 }
@@ -312,6 +326,9 @@ static void copy_row(const di_sampling_params *from, const sampling_row *row,
     case VALUE_STOP:
         to->stop = from->stop;
         to->n_stop = from->n_stop;
+        return;
+    case VALUE_VERIFICATION:
+        to->verification = from->verification;
         return;
     case VALUE_F64:
     case VALUE_I64:

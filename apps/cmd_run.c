@@ -144,10 +144,11 @@ static di_status prompt_text(const run *self, const di_prompt *prompt, char **te
 static void print_stats(size_t index, const di_result *result)
 {
     di_app_note("prompt %zu: %zu prompt tokens (%zu cached) in %.0f ms, %zu new tokens, %.1f "
-                "tokens/s, first after %.0f ms, finish: %s, seed %llu",
+                "tokens/s, first after %.0f ms, finish: %s, seed %llu%s",
                 index + 1, result->n_prompt_token_ids, result->n_cached_tokens, result->prefill_ms,
                 result->n_token_ids, result->tokens_per_second, result->ttft_ms,
-                di_finish_reason_name(result->finish_reason), (unsigned long long)result->seed);
+                di_finish_reason_name(result->finish_reason), (unsigned long long)result->seed,
+                result->is_reproducible ? "" : " (not enough to repeat it: drafts were in play)");
 }
 
 static di_exit report_failure(const run *self, size_t index, di_exit code, const char *error)

@@ -92,8 +92,9 @@ void di_run_write_json(const di_run_report *report)
         fputs(", \"message\": ", stdout);
         json_dumpf(report->message, stdout, 0);
     }
-    printf(", \"finish_reason\": \"%s\", \"seed\": %" PRIu64,
-           di_finish_reason_name(result->finish_reason), result->seed);
+    printf(", \"finish_reason\": \"%s\", \"seed\": %" PRIu64 ", \"reproducible\": %s",
+           di_finish_reason_name(result->finish_reason), result->seed,
+           result->is_reproducible ? "true" : "false");
     if (result->logprobs != NULL) {
         fputs(", \"logprobs\": ", stdout);
         write_positions(report->model, result->logprobs, result->n_token_ids);

@@ -166,6 +166,18 @@ static di_status read_stop_ids(di_api_reader *r, const char *name, const di_jval
                            &r->prompt.sampling.n_stop_ids);
 }
 
+static di_status read_verification(di_api_reader *r, const char *name, const di_jval *value)
+{
+    const char *text;
+    if (value->kind == DI_JSTRING) {
+        DI_TRY(di_api_read_text(r->arena, name, value, &text));
+        if (di_verification_from_name(text, &r->prompt.sampling.verification))
+            return DI_OK;
+    }
+    return di_fail(DI_ERR_ARGUMENT, "%s: found %s, wanted \"match\" or \"reject\"", name,
+                   di_jval_describe(value).text);
+}
+
 static di_status read_ignore_eos(di_api_reader *r, const char *name, const di_jval *value)
 {
     return di_api_read_bool(name, value, &r->prompt.sampling.ignore_eos);
@@ -328,6 +340,7 @@ static const field fields[] = {
     READ("stop", BOTH, read_stop),
     READ("stop_token_ids", BOTH, read_stop_ids),
     READ("ignore_eos", BOTH, read_ignore_eos),
+    READ("verification", BOTH, read_verification),
     READ("logprobs", BOTH, read_logprobs),
     READ("top_logprobs", CHAT, read_top_logprobs),
     READ("return_token_ids", BOTH, read_return_token_ids),

@@ -56,8 +56,9 @@ static di_status write_finish(const writer *w, const di_result *result, bool has
     const char *reason = has_calls && result->finish_reason == DI_FINISH_STOP
                              ? "tool_calls"
                              : di_finish_reason_name(result->finish_reason);
-    DI_TRY(di_buf_printf(w->out, ", \"finish_reason\": \"%s\", \"seed\": %llu", reason,
-                         (unsigned long long)result->seed));
+    DI_TRY(di_buf_printf(
+        w->out, ", \"finish_reason\": \"%s\", \"seed\": %llu, \"reproducible\": %s", reason,
+        (unsigned long long)result->seed, result->is_reproducible ? "true" : "false"));
     if (w->request->returns_token_ids) {
         DI_TRY(di_buf_puts(w->out, ", \"prompt_token_ids\": "));
         DI_TRY(write_ids(result->prompt_token_ids, result->n_prompt_token_ids, w->out));

@@ -294,6 +294,33 @@ static void a_reported_seed_repeats_the_run(void **state)
     json_decref(again);
 }
 
+/* Drafts that are verified by rejection make the seed less than all there is; not so greedily, and
+ * not without drafts. */
+static void a_result_says_whether_its_seed_repeats_it(void **state)
+{
+    (void)state;
+#define ARGS "-p", "x", "--max-tokens", "24", "--ignore-eos", "--seed", "5", "--verification"
+    static const struct {
+        const char *temperature, *speculation;
+        bool is_reproducible;
+    } cases[] = {{"1", "auto", false}, {"1", "off", true}, {"0", "auto", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *match = RUN_JSON(0, NULL, ARGS, "match", "--temperature", cases[i].temperature,
+                                 "--speculation", cases[i].speculation);
+        json_t *reject = RUN_JSON(0, NULL, ARGS, "reject", "--temperature", cases[i].temperature,
+                                  "--speculation", cases[i].speculation);
+        assert_true(json_is_true(json_object_get(line(match, 0), "reproducible")));
+        const json_t *said = json_object_get(line(reject, 0), "reproducible");
+        assert_true(json_is_boolean(said) && json_is_true(said) == cases[i].is_reproducible);
+        assert_int_equal(count(line(reject, 0), "token_ids"), 24);
+        if (cases[i].is_reproducible)
+            assert_same_ids(line(match, 0), line(reject, 0));
+        json_decref(match);
+        json_decref(reject);
+    }
+#undef ARGS
+}
+
 /* M08 */
 static void biases_are_applied_or_refused(void **state)
 {
@@ -531,6 +558,7 @@ int main(void)
         cmocka_unit_test(a_prompt_longer_than_a_step_is_the_same),
         cmocka_unit_test(ignore_eos_gives_exactly_that_many),
         cmocka_unit_test(a_reported_seed_repeats_the_run),
+        cmocka_unit_test(a_result_says_whether_its_seed_repeats_it),
         cmocka_unit_test(biases_are_applied_or_refused),
         cmocka_unit_test(text_is_what_json_says),
         cmocka_unit_test(bytes_that_are_no_text_run),

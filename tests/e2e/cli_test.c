@@ -167,6 +167,8 @@ static void bad_values_are_named_first(void **state)
         {"--logit-bias", "{\"3\": 1e300}", "--logit-bias: .* out of range"},
         {"--logit-bias", "{", "--logit-bias: '\\{' is not JSON"},
         {"--seed", "-1", "--seed: '-1' is not a whole number"},
+        {"--verification", "maybe", "--verification: 'maybe' is not match or reject"},
+        {"--verification", "", "--verification: '' is not match or reject"},
         {"--seed", "18446744073709551616", "--seed: '18446744073709551616' is out of range"},
         {"--stop", "", "--stop: the text is empty"},
         {"--stop", "a\xff", "--stop: the text is not UTF-8"},

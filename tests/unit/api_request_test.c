@@ -74,7 +74,8 @@ static void every_sampling_field_arrives(void **state)
         "\"logit_bias\": {\"7\": -100, \"1279\": 2.5}, \"n\": 3, \"best_of\": 3, "
         "\"seed\": 18446744073709551615, \"stop\": [\"a\", \"é\"], \"stop_token_ids\": [5, 6], "
         "\"ignore_eos\": true, \"logprobs\": 4, \"echo\": true, \"priority\": -2, "
-        "\"timeout\": 1.5, \"return_token_ids\": true, \"stream\": true, "
+        "\"verification\": \"reject\", \"timeout\": 1.5, \"return_token_ids\": true, \"stream\": "
+        "true, "
         "\"stream_options\": {\"include_usage\": true}, \"user\": \"u\", \"metadata\": {}}");
     const di_sampling_params *p = &r->prompts[0].sampling;
     assert_string_equal(r->model, "m");
@@ -100,6 +101,7 @@ static void every_sampling_field_arrives(void **state)
     assert_int_equal(p->n_stop_ids, 2);
     assert_int_equal(p->stop_ids[1], 6);
     assert_true(p->ignore_eos);
+    assert_int_equal(p->verification, DI_VERIFICATION_REJECT);
     assert_int_equal(p->n_logprobs, 4);
     assert_true(p->prompt_logprobs && r->has_echo);
     assert_int_equal(r->prompts[0].priority, -2);
@@ -329,6 +331,11 @@ static void bad_fields_are_refused_by_name(void **state)
          "invalid_value"},
         {"\"seed\": 18446744073709551616}",
          "seed: found 18446744073709551616, wanted an integer of 64 bits", "seed", "invalid_value"},
+        {"\"verification\": \"maybe\"}",
+         "verification: found \"maybe\", wanted \"match\" or \"reject\"", "verification",
+         "invalid_value"},
+        {"\"verification\": true}", "verification: found true, wanted \"match\" or \"reject\"",
+         "verification", "invalid_value"},
         {"\"logprobs\": true}", "logprobs: found true, wanted an integer from 0 to 1280",
          "logprobs", "invalid_value"},
         {"\"best_of\": 4}", "best_of: found 4, wanted n (1): this version ranks no samples",

@@ -48,6 +48,7 @@ static di_result text_result(const char *text, const int32_t *ids, size_t n)
                        .n_token_ids = n,
                        .finish_reason = DI_FINISH_LENGTH,
                        .seed = 9007199254740991,
+                       .is_reproducible = true,
                        .error = ""};
 }
 
@@ -75,6 +76,7 @@ static void completions_number_choices_and_count_tokens(void **state)
     first.n_prompt_token_ids = second.n_prompt_token_ids = 2;
     first.n_cached_tokens = second.n_cached_tokens = 1;
     second.finish_reason = DI_FINISH_STOP;
+    second.is_reproducible = false;
     other.n_prompt_token_ids = 1;
     const di_request prompts[] = {{.text = "p", .text_bytes = 1}, {.text = "q", .text_bytes = 1}};
     const di_api_request request = {.endpoint = DI_API_COMPLETIONS,
@@ -83,19 +85,21 @@ static void completions_number_choices_and_count_tokens(void **state)
                                     .model = "mine",
                                     .returns_token_ids = true};
     const di_result *results[] = {&first, &other};
-    expect(
-        &request, results,
-        "{\"id\": \"x-1\", \"object\": \"text_completion\", \"created\": 1700000000, \"model\": "
-        "\"mine\", \"system_fingerprint\": \"deepinfer-0.1.0\", \"choices\": ["
-        "{\"index\": 0, \"text\": \"a\", \"logprobs\": null, \"finish_reason\": \"length\", "
-        "\"seed\": 9007199254740991, \"prompt_token_ids\": [0, 7], \"token_ids\": [40]}, "
-        "{\"index\": 1, \"text\": \"b\\\"\", \"logprobs\": null, \"finish_reason\": \"stop\", "
-        "\"seed\": 9007199254740991, \"prompt_token_ids\": [0, 7], \"token_ids\": [40, 41, 42]}, "
-        "{\"index\": 2, \"text\": \"\xef\xbf\xbd\", \"logprobs\": null, \"finish_reason\": "
-        "\"length\", \"seed\": 9007199254740991, \"prompt_token_ids\": [0], \"token_ids\": [40, "
-        "41]}], "
-        "\"usage\": {\"prompt_tokens\": 3, \"completion_tokens\": 6, \"total_tokens\": 9, "
-        "\"prompt_tokens_details\": {\"cached_tokens\": 1}}}");
+    expect(&request, results,
+           "{\"id\": \"x-1\", \"object\": \"text_completion\", \"created\": 1700000000, \"model\": "
+           "\"mine\", \"system_fingerprint\": \"deepinfer-0.1.0\", \"choices\": ["
+           "{\"index\": 0, \"text\": \"a\", \"logprobs\": null, \"finish_reason\": \"length\", "
+           "\"seed\": 9007199254740991, \"reproducible\": true, \"prompt_token_ids\": [0, 7], "
+           "\"token_ids\": [40]}, "
+           "{\"index\": 1, \"text\": \"b\\\"\", \"logprobs\": null, \"finish_reason\": \"stop\", "
+           "\"seed\": 9007199254740991, \"reproducible\": false, \"prompt_token_ids\": [0, 7], "
+           "\"token_ids\": [40, 41, 42]}, "
+           "{\"index\": 2, \"text\": \"\xef\xbf\xbd\", \"logprobs\": null, \"finish_reason\": "
+           "\"length\", \"seed\": 9007199254740991, \"reproducible\": true, \"prompt_token_ids\": "
+           "[0], "
+           "\"token_ids\": [40, 41]}], "
+           "\"usage\": {\"prompt_tokens\": 3, \"completion_tokens\": 6, \"total_tokens\": 9, "
+           "\"prompt_tokens_details\": {\"cached_tokens\": 1}}}");
 }
 
 static json_t *chat(const char *text, bool is_thinking, di_finish_reason reason)
