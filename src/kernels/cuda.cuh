@@ -38,6 +38,13 @@ static __device__ __forceinline__ float di_cu_e2m1(uint32_t code)
     return code & 8u ? 0.0f - x : x;
 }
 
+/* di_e8m0_to_f32 free of branches: code 0 is 2^-127, 255 NaN. */
+static __device__ __forceinline__ float di_cu_e8m0(uint32_t code)
+{
+    const uint32_t is_special = code == 0 || code == 0xffu;
+    return __uint_as_float(code << 23 | is_special << 22);
+}
+
 static __device__ __forceinline__ float di_cu_low(uint32_t pair) /* of two bf16 */
 {
     return __uint_as_float(pair << 16);

@@ -199,14 +199,14 @@ static __device__ __forceinline__ void di_cu_accumulate(const uint8_t *stage, in
     const int t = (int)threadIdx.x & 3;
     const int first = (int)(threadIdx.x / 32) * 8 * COLUMNS + ((int)threadIdx.x & 31) / 4;
     const uint8_t *x = stage + L::x_at(columns) + t * 8;
-#pragma unroll 2
+#pragma unroll(ROWS == 1 ? 8 : 2)
     for (int group = 0; group < DI_CU_SCALES; group++) {
         float scale[COLUMNS];
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++)
             scale[c] =
                 F::HAS_SCALES
-                    ? di_e8m0_to_f32(
+                    ? di_cu_e8m0(
                           stage[L::scales_at(columns) + (first + 8 * c) * DI_CU_SCALES + group])
                     : 1.0f;
 #pragma unroll

@@ -38,32 +38,30 @@ static __device__ __forceinline__ uint32_t di_mma_times(uint32_t pair, uint32_t 
     return out;
 }
 
-/* 8 neighbouring weights of a column to 4 pairs of bf16. */
+/* 8 neighbouring weights of a column to 4 pairs of bf16. A bit of *nan that NAN_BITS has is set
+ * where one of them is NaN, which the pairs do not show. */
 struct di_mma_f8 : di_cu_f8 {
-    static __device__ __forceinline__ void decode8(const uint8_t *at, uint32_t (&pairs)[4])
+    static const uint32_t NAN_BITS = 0x80808080u;
+    static __device__ __forceinline__ void decode8(const uint8_t *at, uint32_t (&pairs)[4],
+                                                   uint32_t *nan)
     {
         const uint2 v = *(const uint2 *)(const void *)at;
         const uint32_t words[2] = {v.x, v.y};
-        uint32_t nan = 0;
 #pragma unroll
         for (int i = 0; i < 4;
-             i++) { /* exponents and digits in bf16's place are values times 2^-120 */
+             i++) { /* exponents and digits in bf16's place: values times 2^-120 */
             const uint32_t t = __byte_perm(words[i / 2], 0, i % 2 ? 0x3424 : 0x1404);
             pairs[i] = di_mma_times((t & 0x80008000u) | (t >> 4 & 0x07f007f0u), 0x7b807b80u);
         }
-        nan = ((words[0] & 0x7f7f7f7fu) + 0x01010101u) | ((words[1] & 0x7f7f7f7fu) + 0x01010101u);
-        if (nan & 0x80808080u) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                if ((words[i / 4] >> (i % 4 * 8) & 0x7fu) == 0x7fu)
-                    pairs[i / 2] |= 0x7fc0u << (i % 2 * 16);
-        }
+        *nan |= ((words[0] & 0x7f7f7f7fu) + 0x01010101u) | ((words[1] & 0x7f7f7f7fu) + 0x01010101u);
     }
 };
 
 struct di_mma_f4 : di_cu_f4 {
+    static const uint32_t NAN_BITS = 0; /* there is none */
     /* Bytes of the bf16 values of 0 0.5 1 1.5 2 3 4 6, picked by the codes' three low bits. */
-    static __device__ __forceinline__ void decode8(const uint8_t *at, uint32_t (&pairs)[4])
+    static __device__ __forceinline__ void decode8(const uint8_t *at, uint32_t (&pairs)[4],
+                                                   uint32_t *)
     {
         const uint32_t codes = *(const uint32_t *)(const void *)at;
 #pragma unroll
@@ -80,7 +78,9 @@ struct di_mma_f4 : di_cu_f4 {
 };
 
 struct di_mma_bf16 : di_cu_bf16 {
-    static __device__ __forceinline__ void decode8(const uint8_t *at, uint32_t (&pairs)[4])
+    static const uint32_t NAN_BITS = 0; /* the pairs show it */
+    static __device__ __forceinline__ void decode8(const uint8_t *at, uint32_t (&pairs)[4],
+                                                   uint32_t *)
     {
         const uint4 v = *(const uint4 *)(const void *)at;
         pairs[0] = v.x, pairs[1] = v.y, pairs[2] = v.z, pairs[3] = v.w;
@@ -168,12 +168,13 @@ static __device__ __noinline__ void di_mma_fill(const di_cu_gemm &g, int64_t k0,
 
 template <typename F, int TILES, int ROWS>
 static __device__ __forceinline__ void di_mma_accumulate(const uint8_t *stage, int first_scale,
-                                                         float (&sums)[TILES][ROWS][4])
+                                                         float (&sums)[TILES][ROWS][4],
+                                                         uint32_t (&nan)[TILES][2])
 {
     typedef di_mma_layout<F, TILES, ROWS> L;
     const int lane = (int)threadIdx.x & 31, g = lane / 4, t = lane & 3;
     const int first = (int)(threadIdx.x / 32) * 16 * TILES + g;
-#pragma unroll(ROWS <= 2 ? 2 : 1)
+#pragma unroll(ROWS <= 2 ? 8 : 1)
     for (int group = 0; group < L::SCALES; group++) {
         uint32_t w[TILES][2][4]; /* of column g and of column g + 8 */
         float scale[TILES][2];
@@ -183,11 +184,10 @@ static __device__ __forceinline__ void di_mma_accumulate(const uint8_t *stage, i
             for (int half = 0; half < 2; half++) {
                 const int c = first + 16 * tile + 8 * half;
                 F::decode8(stage + c * L::W_PITCH + (group * 32 + t * 8) * F::BITS / 8,
-                           w[tile][half]);
+                           w[tile][half], &nan[tile][half]);
                 scale[tile][half] =
                     F::HAS_SCALES
-                        ? di_e8m0_to_f32(
-                              stage[L::SCALES_AT + c * L::SCALE_PITCH + first_scale + group])
+                        ? di_cu_e8m0(stage[L::SCALES_AT + c * L::SCALE_PITCH + first_scale + group])
                         : 1.0f;
             }
 #pragma unroll
@@ -216,7 +216,8 @@ static __device__ __forceinline__ void di_mma_gemm_rows(const di_cu_gemm &g, uin
     typedef di_mma_layout<F, TILES, ROWS> L;
     const int n_chunks = (int)((g.k + L::DEPTH - 1) / L::DEPTH);
     float sums[TILES][ROWS][4] = {};
-    __syncthreads(); /* the stages are free */
+    uint32_t nan[TILES][2] = {}; /* of the two columns of a tile, this thread's elements */
+    __syncthreads();             /* the stages are free */
     if (g.is_aligned) {
         for (int i = 0; i < L::STAGES - 1; i++) {
             if (i < n_chunks)
@@ -232,18 +233,31 @@ static __device__ __forceinline__ void di_mma_gemm_rows(const di_cu_gemm &g, uin
                                    stages + next % L::STAGES * L::STAGE_BYTES);
             di_cu_copy_commit();
             di_mma_accumulate<F, TILES, ROWS>(stages + i % L::STAGES * L::STAGE_BYTES,
-                                              i * L::SCALES % 4, sums);
+                                              i * L::SCALES % 4, sums, nan);
         }
     } else {
         for (int i = 0; i < n_chunks; i++) {
             __syncthreads();
             di_mma_fill<F, L>(g, (int64_t)i * L::DEPTH, stages);
             __syncthreads();
-            di_mma_accumulate<F, TILES, ROWS>(stages, i * L::SCALES % 4, sums);
+            di_mma_accumulate<F, TILES, ROWS>(stages, i * L::SCALES % 4, sums, nan);
         }
     }
     const int lane = (int)threadIdx.x & 31;
     const int first = (int)(threadIdx.x / 32) * 16 * TILES + lane / 4;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int half = 0; half < 2 && F::NAN_BITS;
+             half++) { /* a NaN weight makes its column NaN */
+            uint32_t bits = nan[tile][half];
+            bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
+            bits |= __shfl_xor_sync(0xffffffffu, bits, 2);
+#pragma unroll
+            for (int r = 0; r < ROWS && (bits & F::NAN_BITS); r++)
+                sums[tile][r][2 * half] = sums[tile][r][2 * half + 1] =
+                    __uint_as_float(0x7fffffffu);
+        }
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
 #pragma unroll

@@ -2,47 +2,90 @@
 
 #include "kernels/hyper_connection/hyper_connection.h"
 
-enum { THREADS = 256, TILE = 1024 };
+enum { THREADS = 256 };
 
 /* ------------------------------------------------------------------------- project */
 
-/* A block one output of up to DI_HC_ROWS rows: 16 threads a row, a lane each. The weights' tile is
- * in shared memory, the rows come through the first level cache. */
-static __global__ void __launch_bounds__(DI_HC_ROWS *DI_LANES)
-    hc_project(const di_hc_project_args a, int64_t n_items)
+/* A block one output of up to DI_HC_ROWS rows: 16 threads a row, a lane each. Weights and rows come
+ * through shared memory by asynchronous copies, STAGES deep. */
+enum {
+    TILE = 512,
+    STAGES = 3,
+    ROW_PITCH = TILE * 2 + 32,
+    STAGE_BYTES = TILE * 4 + DI_HC_ROWS * ROW_PITCH
+};
+
+/* Elements first .. first + TILE - 1 of the weights' row (none if NULL) and of n_rows rows. */
+static __device__ __forceinline__ void start_tile(const float *fn, const di_bf16 *h, int64_t width,
+                                                  int64_t first, int n_rows, bool is_aligned,
+                                                  uint8_t *stage)
 {
-    __shared__ float fn[TILE];
+    const int n = (int)(width - first < TILE ? width - first : TILE);
+    di_bf16 *rows = (di_bf16 *)(void *)(stage + TILE * 4);
+    if (is_aligned) {
+        for (int i = (int)threadIdx.x * 4; fn && i < n; i += THREADS * 4)
+            di_cu_copy16((float *)(void *)stage + i, fn + first + i);
+        for (int i = (int)threadIdx.x * 8; i < n_rows * TILE; i += THREADS * 8) {
+            const int r = i / TILE, c = i % TILE;
+            if (c < n)
+                di_cu_copy16(rows + r * (ROW_PITCH / 2) + c, h + r * width + first + c);
+        }
+        return;
+    }
+    for (int i = (int)threadIdx.x; fn && i < n; i += THREADS)
+        ((float *)(void *)stage)[i] = fn[first + i];
+    for (int i = (int)threadIdx.x; i < n_rows * TILE; i += THREADS)
+        if (i % TILE < n)
+            rows[i / TILE * (ROW_PITCH / 2) + i % TILE] = h[i / TILE * width + first + i % TILE];
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    hc_project(const di_hc_project_args a, bool is_aligned, int64_t n_items)
+{
+    extern __shared__ __align__(16) uint8_t stages[];
     const int64_t width = a.hc * a.dim, n_out = (2 + a.hc) * a.hc;
-    const int lane_of = (int)threadIdx.x & 15;
+    const int lane_of = (int)threadIdx.x & 15, r = (int)threadIdx.x / DI_LANES;
+    const int n_tiles = (int)((width + TILE - 1) / TILE);
     for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
-        const int64_t k = item % (n_out + 1);
-        const int64_t row = item / (n_out + 1) * DI_HC_ROWS + threadIdx.x / DI_LANES;
-        const bool is_mine = row < a.n;
-        const di_bf16 *x = a.h + (is_mine ? row : 0) * width;
+        const int64_t k = item % (n_out + 1), row = item / (n_out + 1) * DI_HC_ROWS;
+        const int n_rows = (int)(a.n - row < DI_HC_ROWS ? a.n - row : DI_HC_ROWS);
+        const float *fn = k < n_out ? a.fn + k * width : NULL;
+        const di_bf16 *h = a.h + row * width;
         float lane = 0.0f;
-        for (int64_t first = 0; first < width; first += TILE) {
-            const int n = (int)(width - first < TILE ? width - first : TILE);
-            if (k < n_out) {
-                __syncthreads();
-                for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
-                    fn[i] = a.fn[k * width + first + i];
-                __syncthreads();
-            }
-            if (k < n_out) {
+        __syncthreads(); /* the stages are free */
+        for (int i = 0; i < STAGES - 1; i++) {
+            if (i < n_tiles)
+                start_tile(fn, h, width, (int64_t)i * TILE, n_rows, is_aligned,
+                           stages + i * STAGE_BYTES);
+            di_cu_copy_commit();
+        }
+        for (int i = 0; i < n_tiles; i++) {
+            di_cu_copy_wait<STAGES - 2>();
+            __syncthreads();
+            const int next = i + STAGES - 1;
+            if (next < n_tiles)
+                start_tile(fn, h, width, (int64_t)next * TILE, n_rows, is_aligned,
+                           stages + next % STAGES * STAGE_BYTES);
+            di_cu_copy_commit();
+            const float *w = (const float *)(const void *)(stages + i % STAGES * STAGE_BYTES);
+            const di_bf16 *x = (const di_bf16 *)(const void *)(w + TILE) + r * (ROW_PITCH / 2);
+            const int64_t left = width - (int64_t)i * TILE;
+            const int n = r < n_rows ? (int)(left < TILE ? left : TILE) : 0;
+            if (fn) {
 #pragma unroll 16
-                for (int i = lane_of; i < n; i += DI_LANES)
-                    lane += fn[i] * di_bf16_to_f32(x[first + i]);
+                for (int c = lane_of; c < n; c += DI_LANES)
+                    lane += w[c] * di_bf16_to_f32(x[c]);
             } else {
 #pragma unroll 16
-                for (int i = lane_of; i < n; i += DI_LANES) {
-                    const float v = di_bf16_to_f32(x[first + i]);
+                for (int c = lane_of; c < n; c += DI_LANES) {
+                    const float v = di_bf16_to_f32(x[c]);
                     lane = fmaf(v, v, lane);
                 }
             }
         }
         lane = di_cu_lanes_total(lane);
-        if (is_mine && lane_of == 0)
-            a.y[row * (n_out + 1) + k] = lane;
+        if (r < n_rows && lane_of == 0)
+            a.y[(row + r) * (n_out + 1) + k] = lane;
     }
 }
 
@@ -51,8 +94,13 @@ di_status di_hc_project_cuda(const void *args, int64_t n_items, di_stream stream
     const di_hc_project_args *a = (const di_hc_project_args *)args;
     if (n_items == 0)
         return DI_OK;
-    const int64_t rows = a->n < DI_HC_ROWS ? (a->n + 1) / 2 * 2 : DI_HC_ROWS; /* whole warps */
-    hc_project<<<di_cu_grid(n_items), (unsigned)(rows * DI_LANES), 0, stream>>>(*a, n_items);
+    const bool is_aligned = a->hc * a->dim % 8 == 0 && di_cu_aligned(16, a->h, a->fn);
+    DI_CUDA_TRY(cudaFuncSetAttribute((const void *)hc_project,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     STAGES * STAGE_BYTES),
+                "hc_project");
+    hc_project<<<di_cu_grid(n_items), THREADS, STAGES * STAGE_BYTES, stream>>>(*a, is_aligned,
+                                                                               n_items);
     return di_cuda_launched("hc_project");
 }
 
@@ -120,13 +168,55 @@ static __global__ void hc_mix(const di_hc_mix_args a)
         a.comb[row * n + t] = x;
 }
 
+/* The same for 4 streams, in registers: thread t of 16 has entry t, sums come by shuffles. */
+static __global__ void __launch_bounds__(32) hc_mix_4(const di_hc_mix_args a)
+{
+    enum { HC = 4, N_OUT = (2 + HC) * HC };
+    const int t = (int)threadIdx.x & 15, j = t / HC, k = t % HC;
+    const int64_t row = blockIdx.x;
+    const float *products = a.products + row * (N_OUT + 1);
+    const float rs = di_rsqrtf(products[N_OUT] / (float)(HC * a.dim) + a.norm_eps);
+    if (threadIdx.x < 2 * HC) {
+        const float m = products[threadIdx.x] * rs;
+        const float x = m * a.scale[threadIdx.x / HC] + a.base[threadIdx.x];
+        if (threadIdx.x < HC)
+            a.pre[row * HC + k] = di_sigmoidf(x) + a.eps;
+        else
+            a.post[row * HC + k] = 2.0f * di_sigmoidf(x);
+    }
+    __syncwarp();
+    float x = products[2 * HC + t] * rs * a.scale[2] + a.base[2 * HC + t];
+    float v[HC], largest;
+#pragma unroll
+    for (int i = 0; i < HC; i++)
+        v[i] = __shfl_sync(0xffffffffu, x, j * HC + i, DI_LANES);
+    largest = v[0];
+#pragma unroll
+    for (int i = 1; i < HC; i++)
+        largest = v[i] > largest ? v[i] : largest;
+    x = di_expf(x - largest);
+    for (int round = -1; round < 2 * a.n_iters - 1; round++) { /* softmax, columns, rows, ... */
+        const bool is_rows = round % 2 != 0;
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < HC; i++)
+            sum += __shfl_sync(0xffffffffu, x, is_rows ? j * HC + i : i * HC + k, DI_LANES);
+        x = round < 0 ? x / sum + a.eps : x / (sum + a.eps);
+    }
+    if (threadIdx.x < 16)
+        a.comb[row * HC * HC + t] = x;
+}
+
 di_status di_hc_mix_cuda(const void *args, int64_t n_items, di_stream stream)
 {
     const di_hc_mix_args *a = (const di_hc_mix_args *)args;
     if (n_items == 0)
         return DI_OK;
     const unsigned threads = (unsigned)(a->hc * a->hc + 31) / 32 * 32;
-    hc_mix<<<(unsigned)n_items, threads, 0, stream>>>(*a);
+    if (a->hc == 4)
+        hc_mix_4<<<(unsigned)n_items, 32, 0, stream>>>(*a);
+    else
+        hc_mix<<<(unsigned)n_items, threads, 0, stream>>>(*a);
     return di_cuda_launched("hc_mix");
 }
 

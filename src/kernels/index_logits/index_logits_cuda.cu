@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(KEYS) index_logits(const di_index_logit
         const uint8_t *scales = di_paged_scales(&a.keys, slot);
 #pragma unroll
         for (int g = 0; g < N_GROUPS; g++) {
-            scale[g] = 0.5f * di_e8m0_to_f32(scales[g]);
+            scale[g] = 0.5f * di_cu_e8m0(scales[g]);
 #pragma unroll
             for (int w = 0; w < WORDS; w += 2) {
                 uint32_t word = 0; /* entries need not be aligned */

@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(THREADS) rmsnorm(const di_rmsnorm_args 
                 *(di_cu_vector<N> *)(tile + i) = *(const di_cu_vector<N> *)(x + first + i);
             __syncthreads();
             if (threadIdx.x < 32)
-#pragma unroll 8
+#pragma unroll 16
                 for (int i = (int)threadIdx.x & 15; i < width; i += DI_LANES) {
                     const float v = di_bf16_to_f32(tile[i]);
                     lane = fmaf(v, v, lane);

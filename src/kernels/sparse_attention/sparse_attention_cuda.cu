@@ -46,62 +46,107 @@ static __device__ __forceinline__ void load_codes(const uint8_t *at, bool is_ali
     }
 }
 
-static __device__ void decode_q8(const di_paged &p, int64_t slot, int c, bool is_aligned, float *v)
+/* Where a key's codes and scales are. */
+struct key_place {
+    const uint8_t *codes, *scales;
+};
+
+/* Once for all passes over the keys: block tables and divisions are not looked at again. */
+static __device__ void find_places(const di_sparse_attention_args &a, const row_keys &k,
+                                   key_place *places)
 {
-    uint32_t codes[2];
-    load_codes<8>(di_paged_codes(&p, slot) + c, is_aligned, codes);
-    const float scale = di_e8m0_to_f32(di_paged_scales(&p, slot)[c / 32]);
+    for (int i = (int)threadIdx.x; i < k.n; i += THREADS) {
+        const bool is_window = i < k.n_window;
+        const di_paged &p = is_window ? a.window : a.compressed;
+        const int64_t index = is_window ? k.first + i : k.indices[i - k.n_window];
+        const int64_t block =
+            (is_window ? k.window_table : k.table)[(uint32_t)index / (uint32_t)p.block_len];
+        const int64_t place = (uint32_t)index % (uint32_t)p.block_len;
+        const uint8_t *data = p.data + block * p.block_bytes;
+        places[i].codes = data + place * p.code_bytes;
+        places[i].scales = data + p.scales_offset + place * p.scale_bytes;
+    }
+}
+
+/* 8 channels from c on, of codes of 8 and of 4 bits. */
+static __device__ __forceinline__ uint4 decode_q8(const uint32_t *codes, uint32_t scale_code)
+{
+    const float scale = di_cu_e8m0(scale_code);
+    float v[8];
 #pragma unroll
     for (int j = 0; j < 8; j++)
         v[j] = di_cu_e4m3(codes[j / 4] >> (j % 4 * 8) & 0xffu) * scale;
-}
-
-static __device__ void decode_q4kv(const di_paged &p, int64_t slot, int c, bool is_aligned,
-                                   float *v)
-{
-    uint32_t codes[1];
-    load_codes<4>(di_paged_codes(&p, slot) + c / 2, is_aligned, codes);
-    const float scale = di_cu_e4m3(di_paged_scales(&p, slot)[c / 16]);
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-        v[j] = di_cu_e2m1(codes[0] >> (4 * j) & 15u) * scale;
-}
-
-/* Channels c .. c + 7 of key i. */
-static __device__ uint4 decode8(const di_sparse_attention_args &a, const row_keys &k, int i, int c)
-{
-    float v[8];
-    if (i < k.n_window) {
-        const int64_t slot = di_paged_slot(k.window_table, a.window.block_len, k.first + i);
-        decode_q8(a.window, slot, c, k.is_aligned, v);
-    } else {
-        const int64_t index = k.indices[i - k.n_window];
-        const int64_t slot = di_paged_slot(k.table, a.compressed.block_len, index);
-        if (a.has_q8_selected)
-            decode_q8(a.compressed, slot, c, k.is_aligned, v);
-        else
-            decode_q4kv(a.compressed, slot, c, k.is_aligned, v);
-    }
     uint4 out;
     out.x = di_cu_pair(v[0], v[1]), out.y = di_cu_pair(v[2], v[3]);
     out.z = di_cu_pair(v[4], v[5]), out.w = di_cu_pair(v[6], v[7]);
     return out;
 }
 
-/* Keys first .. first + TILE - 1 to tile [TILE, pitch]; zeros beyond the last. */
-template <int TILE>
-static __device__ void load_tile(const di_sparse_attention_args &a, const row_keys &k, int first,
-                                 int c0, int width, int pitch, di_bf16 *tile)
+static __device__ __forceinline__ uint4 decode_q4kv(uint32_t codes, uint32_t scale_code)
 {
-    const int pieces = width / 8;
+    const float scale = di_cu_e4m3(scale_code);
+    float v[8];
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        v[j] = di_cu_e2m1(codes >> (4 * j) & 15u) * scale;
+    uint4 out;
+    out.x = di_cu_pair(v[0], v[1]), out.y = di_cu_pair(v[2], v[3]);
+    out.z = di_cu_pair(v[4], v[5]), out.w = di_cu_pair(v[6], v[7]);
+    return out;
+}
+
+/* A piece of 8 channels as it is stored. */
+struct piece {
+    uint32_t codes[2], scale;
+    bool is_q8;
+};
+
+static __device__ __forceinline__ piece load_piece(const di_sparse_attention_args &a,
+                                                   const row_keys &k, const key_place &place,
+                                                   int key, int c)
+{
+    piece p;
+    p.is_q8 = key < k.n_window || a.has_q8_selected;
+    if (p.is_q8) {
+        load_codes<8>(place.codes + c, k.is_aligned, p.codes);
+        p.scale = place.scales[c / 32];
+    } else {
+        load_codes<4>(place.codes + c / 2, k.is_aligned, p.codes);
+        p.codes[1] = 0;
+        p.scale = place.scales[c / 16];
+    }
+    return p;
+}
+
+/* Keys first .. first + TILE - 1 to tile [TILE, pitch]; zeros beyond the last. BATCH pieces are
+ * under way before the first is decoded. */
+template <int TILE>
+static __device__ void load_tile(const di_sparse_attention_args &a, const row_keys &k,
+                                 const key_place *places, int first, int c0, int width, int pitch,
+                                 di_bf16 *tile)
+{
+    enum { BATCH = 4 };
+    const int pieces = width / 8, n = TILE * pieces;
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < TILE * pieces; i += THREADS) {
-        const int key = first + i / pieces, c = i % pieces * 8;
-        uint4 v;
-        v.x = v.y = v.z = v.w = 0;
-        if (key < k.n)
-            v = decode8(a, k, key, c0 + c);
-        *(uint4 *)(void *)(tile + i / pieces * pitch + c) = v;
+    for (int i0 = (int)threadIdx.x; i0 < n; i0 += THREADS * BATCH) {
+        piece p[BATCH];
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            const int i = i0 + b * THREADS, key = first + i / pieces;
+            if (i < n && key < k.n)
+                p[b] = load_piece(a, k, places[key], key, c0 + i % pieces * 8);
+        }
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            const int i = i0 + b * THREADS, key = first + i / pieces;
+            uint4 v;
+            v.x = v.y = v.z = v.w = 0;
+            if (i < n && key < k.n)
+                v = p[b].is_q8 ? decode_q8(p[b].codes, p[b].scale)
+                               : decode_q4kv(p[b].codes[0], p[b].scale);
+            if (i < n)
+                *(uint4 *)(void *)(tile + i / pieces * pitch + i % pieces * 8) = v;
+        }
     }
     __syncthreads();
 }
@@ -173,10 +218,11 @@ static __device__ void add_values(const di_bf16 *tile, int pitch, int n, const f
     }
 }
 
-/* Shared memory: tile [TILE, pitch] bf16, q [HEADS, dim] bf16, p [n_keys, HEADS]. */
+/* Shared memory: tile [TILE, pitch] bf16, q [HEADS, dim] bf16, places [n_keys], p [n_keys, HEADS].
+ */
 template <int HEADS, int TILE>
 static __global__ void __launch_bounds__(THREADS)
-    attend(const di_sparse_attention_args a, int pitch, bool is_aligned)
+    attend(const di_sparse_attention_args a, int pitch, int n_places, bool is_aligned)
 {
     extern __shared__ __align__(16) uint8_t memory[];
     __shared__ float sums[HEADS];
@@ -184,12 +230,14 @@ static __global__ void __launch_bounds__(THREADS)
     const int dim = (int)a.head_dim;
     const int n_heads = (int)(a.n_heads - head < HEADS ? a.n_heads - head : HEADS);
     di_bf16 *tile = (di_bf16 *)(void *)memory, *q = tile + TILE * pitch;
-    float *p = (float *)(void *)(q + HEADS * dim);
+    key_place *places = (key_place *)(void *)(q + HEADS * dim);
+    float *p = (float *)(void *)(places + n_places);
     const row_keys k = keys_of(a, row, is_aligned);
+    find_places(a, k, places);
     for (int i = (int)threadIdx.x; i < HEADS * dim; i += THREADS)
         q[i] = i < n_heads * dim ? a.q[(row * a.n_heads + head) * dim + i] : 0;
     for (int first = 0; first < k.n; first += TILE) {
-        load_tile<TILE>(a, k, first, 0, dim, pitch, tile);
+        load_tile<TILE>(a, k, places, first, 0, dim, pitch, tile);
         for (int i = (int)threadIdx.x; i < TILE * HEADS; i += THREADS) {
             const int key = i % TILE, h = i / TILE;
             if (first + key < k.n)
@@ -204,7 +252,7 @@ static __global__ void __launch_bounds__(THREADS)
         const bool is_mine = 2 * (int)threadIdx.x < width;
         float acc[HEADS][2] = {};
         for (int first = 0; first < k.n; first += TILE) {
-            load_tile<TILE>(a, k, first, c0, width, pitch, tile);
+            load_tile<TILE>(a, k, places, first, c0, width, pitch, tile);
             if (is_mine)
                 add_values<HEADS>(tile, pitch, k.n - first < TILE ? k.n - first : TILE,
                                   p + first * HEADS, acc);
@@ -235,7 +283,8 @@ static di_status launch(const di_sparse_attention_args *a, int64_t n_rows, di_st
 {
     const int pitch = (int)a->head_dim + 8; /* rows of a warp's threads in different banks */
     const int64_t n_keys = a->window_len + (a->indices ? a->index_stride : 0);
-    const int64_t shared = (int64_t)TILE * pitch * 2 + HEADS * a->head_dim * 2 + n_keys * HEADS * 4;
+    const int64_t shared = (int64_t)TILE * pitch * 2 + HEADS * a->head_dim * 2 +
+                           n_keys * (HEADS * 4 + (int64_t)sizeof(key_place));
     const bool is_aligned =
         is_store_aligned(&a->window) && (!a->indices || is_store_aligned(&a->compressed));
     if (shared > 99 * 1024) /* what every device of compute capability 8.0 and up has */
@@ -247,7 +296,8 @@ static di_status launch(const di_sparse_attention_args *a, int64_t n_rows, di_st
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
                 "sparse_attention");
     const dim3 grid((unsigned)di_cu_blocks(a->n_heads, HEADS), (unsigned)n_rows);
-    attend<HEADS, TILE><<<grid, THREADS, (size_t)shared, stream>>>(*a, pitch, is_aligned);
+    attend<HEADS, TILE>
+        <<<grid, THREADS, (size_t)shared, stream>>>(*a, pitch, (int)n_keys, is_aligned);
     return di_cuda_launched("sparse_attention");
 }
 

@@ -88,16 +88,26 @@ static __device__ void find_bin(shared_state &s, uint32_t k)
     __syncthreads();
 }
 
+/* Adds one to each key's bin; NO_BIN: none. Keys of one bin in a warp, which scores have many of,
+ * are one addition. All threads of the block call it together. */
+enum { NO_BIN = 256 };
+
+static __device__ __forceinline__ void count_key(uint32_t *bins, uint32_t bin)
+{
+    const uint32_t same = __match_any_sync(0xffffffffu, bin);
+    if (bin != NO_BIN && (same & ((1u << threadIdx.x % 32) - 1u)) == 0)
+        atomicAdd(&bins[bin], (uint32_t)__popc(same));
+}
+
 template <typename KEYS>
 static __device__ cut find_cut(const KEYS &key, uint32_t n, uint32_t k, shared_state &s)
 {
     for (uint32_t i = threadIdx.x; i < 256; i += THREADS)
         s.bins[i] = 0;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
-        const uint32_t x = key(i);
-        if (x != NO_KEY)
-            atomicAdd(&s.bins[x >> 8], 1u);
+    for (uint32_t first = 0; first < n; first += THREADS) {
+        const uint32_t x = first + threadIdx.x < n ? key(first + threadIdx.x) : (uint32_t)NO_KEY;
+        count_key(s.bins, x == NO_KEY ? (uint32_t)NO_BIN : x >> 8);
     }
     __syncthreads();
     find_bin(s, k);
@@ -109,55 +119,63 @@ static __device__ cut find_cut(const KEYS &key, uint32_t n, uint32_t k, shared_s
     for (uint32_t i = threadIdx.x; i < 256; i += THREADS)
         s.bins[i] = 0;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
-        const uint32_t x = key(i);
-        if (x >> 8 == high)
-            atomicAdd(&s.bins[x & 255u], 1u);
+    for (uint32_t first = 0; first < n; first += THREADS) {
+        const uint32_t x = first + threadIdx.x < n ? key(first + threadIdx.x) : (uint32_t)NO_KEY;
+        count_key(s.bins, x >> 8 == high ? x & 255u : (uint32_t)NO_BIN);
     }
     __syncthreads();
     find_bin(s, rest);
     return cut{high << 8 | s.bin, s.rest};
 }
 
-/* How many of the threads before this one have the flag, and in all. */
-static __device__ uint32_t count_before(bool flag, shared_state &s, uint32_t *total)
+/* The sum of the values of the threads before this one; *total: of all. */
+static __device__ uint32_t sum_before(uint32_t value, shared_state &s, uint32_t *total)
 {
-    const uint32_t votes = __ballot_sync(0xffffffffu, flag);
-    const uint32_t warp = threadIdx.x / 32;
+    uint32_t sum = value;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
+        sum += threadIdx.x % 32 >= step ? other : 0;
+    }
     __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        s.sums[warp] = __popc(votes);
+    if (threadIdx.x % 32 == 31)
+        s.sums[threadIdx.x / 32] = sum;
     __syncthreads();
-    uint32_t before = __popc(votes & ((1u << threadIdx.x % 32) - 1u)), all = 0;
+    uint32_t before = 0, all = 0;
     for (uint32_t w = 0; w < WARPS; w++) {
-        before += w < warp ? s.sums[w] : 0;
+        before += w < threadIdx.x / 32 ? s.sums[w] : 0;
         all += s.sums[w];
     }
     *total = all;
-    return before;
+    return before + sum - value;
 }
 
-/* Calls put(i, is_in, place among those that are in) for every i in ascending order of i. */
+/* Calls put(i, is_in, place among those that are in) for every i; returns how many are in. A thread
+ * has neighbouring keys and counts them first, so that it knows its places. */
 template <typename KEYS, typename PUT>
 static __device__ uint32_t select_keys(const KEYS &key, uint32_t n, cut c, shared_state &s,
                                        const PUT &put)
 {
-    uint32_t n_in = 0, n_equal = 0; /* so far */
-    for (uint32_t first = 0; first < n; first += THREADS) {
-        const uint32_t i = first + threadIdx.x;
-        const uint32_t x = i < n ? key(i) : (uint32_t)NO_KEY;
-        const bool is_equal = x == c.threshold;
-        uint32_t n_equal_here, n_in_here;
-        const uint32_t equal_before = count_before(is_equal, s, &n_equal_here);
-        const bool is_in =
-            x != NO_KEY && (x > c.threshold || (is_equal && n_equal + equal_before < c.n_equal));
-        const uint32_t before = count_before(is_in, s, &n_in_here);
-        if (i < n)
-            put(i, is_in, n_in + before);
-        n_in += n_in_here;
-        n_equal += n_equal_here;
+    const uint32_t part = (n + THREADS - 1) / THREADS;
+    const uint32_t first = min(threadIdx.x * part, n), last = min(first + part, n);
+    uint32_t n_above = 0, n_equal = 0, total;
+    for (uint32_t i = first; i < last; i++) {
+        const uint32_t x = key(i);
+        n_above += x != NO_KEY && x > c.threshold;
+        n_equal += x == c.threshold;
     }
-    return n_in;
+    const uint32_t equal_before = sum_before(n_equal, s, &total);
+    uint32_t equal_left = c.n_equal > equal_before ? min(c.n_equal - equal_before, n_equal) : 0;
+    uint32_t place = sum_before(n_above + equal_left, s, &total);
+    for (uint32_t i = first; i < last; i++) {
+        const uint32_t x = key(i);
+        const bool is_equal = x == c.threshold && equal_left > 0;
+        const bool is_in = is_equal || (x != NO_KEY && x > c.threshold);
+        put(i, is_in, place);
+        equal_left -= is_equal;
+        place += is_in;
+    }
+    return total;
 }
 
 /* ------------------------------------------------------------------------- the kernels */
