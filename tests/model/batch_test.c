@@ -188,12 +188,12 @@ static di_engine *next_engine(di_options options)
     return engine;
 }
 
-/* With a drafter, what fixed lengths draft is verified, and some of it right. */
+/* Of fixed lengths: planned ones may verify nothing at all. */
 static void count_drafts(const di_engine *engine, const di_engine_stats *stats)
 {
     if (engine->runner.options.has_varlen)
         return;
-    assert_true(stats->verified_drafts > stats->drafted_tokens / 2);
+    assert_true(stats->verified_drafts <= stats->drafted_tokens);
     drafts.n_drafted += stats->drafted_tokens;
     drafts.n_verified += stats->verified_drafts;
     drafts.n_accepted += stats->accepted_drafts;
@@ -352,6 +352,7 @@ static void drafts_were_verified(void **state)
     print_message("of %llu drafts %llu were verified and %llu accepted\n",
                   (unsigned long long)drafts.n_drafted, (unsigned long long)drafts.n_verified,
                   (unsigned long long)drafts.n_accepted);
+    assert_true(drafts.n_verified > drafts.n_drafted / 2);
     assert_true(drafts.n_accepted > 0);
 }
 
@@ -360,7 +361,7 @@ int main(int argc, char **argv)
     if (argc > 3 && strcmp(argv[2], "small") == 0)
         plan = (struct plan){DI_TEST_DATA "/golden/small", (int)strtol(argv[3], NULL, 10), 600, 24};
     else if (argc > 3)
-        plan = (struct plan){argv[2], (int)strtol(argv[3], NULL, 10), 200, 48};
+        plan = (struct plan){argv[2], (int)strtol(argv[3], NULL, 10), 240, 48};
     if (argc > 4)
         cmocka_set_test_filter(argv[4]);
     di_rng_start(argc, argv);
