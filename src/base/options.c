@@ -181,8 +181,9 @@ const di_option di_option_table[DI_N_OPTIONS] = {
                                .values = speculation_modes,
                                .default_text = "auto",
                                .help = "tokens are guessed and verified several at a time, which "
-                                       "never changes them; auto: by the draft layers, if the "
-                                       "checkpoint has them, and where a grammar forces text"},
+                                       "never changes them unless a request asks for verification "
+                                       "by rejection; auto: by the draft layers, if the checkpoint "
+                                       "has them, and where a grammar forces text"},
     [DI_OPTION_DRAFT_LEN] = {.name = "draft_len",
                              .env = "DEEPINFER_USE_NEXTN_DECODE",
                              .type = DI_OPTION_INT,
