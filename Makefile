@@ -3,7 +3,7 @@
 #   make                    build/deepinfer, build/libdeepinfer.a, build/libdeepinfer.so
 #   make run [ARGS=...]     build, then run a prompt (PROMPT=...) on the default model
 #   make test [CTEST=...]   build, then run every test; CTEST goes to ctest, e.g. CTEST='-R fp'
-#   make bench [BENCH=...]  build, then time kernels, layers and structured output (docs/benchmarks.md),
+#   make bench [BENCH=...]  build, then time kernels, layers, structured output and drafts (docs/benchmarks.md),
 #                           some minutes; with BENCH='kernels --op topk' or so, only that
 #   make install [DESTDIR= PREFIX=/usr/local]
 #   make asan | tsan        the tests under AddressSanitizer + UBSan, or ThreadSanitizer
@@ -67,6 +67,7 @@ else
 	$(BUILD)/deepinfer bench layers --seconds 2 --prefill 256
 	$(BUILD)/deepinfer bench layers --seconds 1 --batch 1 --context 8192,32768,131072
 	$(BUILD)/deepinfer bench structured
+	$(BUILD)/deepinfer bench speculation --batch 1,4,16 --tokens 64 --rounds 3
 endif
 
 install: all

@@ -332,17 +332,19 @@ static const struct benchmark {
     {"layers", bench_layers},
     {"experts", di_cmd_bench_experts},
     {"structured", di_cmd_bench_structured},
+    {"speculation", di_cmd_bench_speculation},
 };
 
 static di_exit help(const char *name, FILE *out, di_exit code)
 {
     fprintf(out,
-            "Usage: %s kernels|layers|experts|structured [OPTION...]\n"
-            "       %s kernels|layers|experts|structured --help\n"
+            "Usage: %s kernels|layers|experts|structured|speculation [OPTION...]\n"
+            "       %s kernels|layers|experts|structured|speculation --help\n"
             "  kernels    times every kernel at the released model's shapes\n"
             "  layers     times layers of the released model's shape in the forward pass\n"
             "  experts    times reading a checkpoint's experts from disk\n"
-            "  structured times compiling constraints, token masks and tokens\n",
+            "  structured times compiling constraints, token masks and tokens\n"
+            "  speculation times decoding with drafts and without\n",
             name, name);
     return code;
 }
@@ -364,7 +366,8 @@ di_exit di_cmd_bench(int argc, char **argv)
         free(name);
         return code;
     }
-    return di_app_fail(DI_EXIT_USAGE,
-                       "unknown benchmark '%s', wanted kernels, layers, experts or structured",
-                       argv[1]);
+    return di_app_fail(
+        DI_EXIT_USAGE,
+        "unknown benchmark '%s', wanted kernels, layers, experts, structured or speculation",
+        argv[1]);
 }

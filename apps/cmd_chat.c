@@ -10,6 +10,7 @@
 #include "model.h"
 #include "prompt.h"
 #include "reply.h"
+#include "stats.h"
 
 typedef struct chat_args {
     di_engine_args engine;
@@ -276,6 +277,7 @@ static di_exit do_stats(chat *self, const char *rest)
         "%lld tokens",
         self->n_turns, self->n_generated, self->tokens_per_second, self->n_context,
         (long long)di_model_max_context(self->model));
+    di_app_print_draft_stats(self->engine);
     return DI_EXIT_OK;
 }
 

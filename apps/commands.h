@@ -13,6 +13,7 @@ di_exit di_cmd_selftest(int argc, char **argv);
 di_exit di_cmd_bench(int argc, char **argv);
 di_exit di_cmd_bench_experts(int argc, char **argv);
 di_exit di_cmd_bench_structured(int argc, char **argv);
+di_exit di_cmd_bench_speculation(int argc, char **argv);
 di_exit di_cmd_inspect(int argc, char **argv);
 di_exit di_cmd_tokenize(int argc, char **argv);
 di_exit di_cmd_detokenize(int argc, char **argv);

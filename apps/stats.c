@@ -28,6 +28,30 @@ static void print_passes(const di_engine_stats *s)
                 (unsigned long long)s->kv_blocks_free, (unsigned long long)s->n_preemptions);
 }
 
+/* Nothing without drafts. Slots: accepted of those that got there. */
+static void print_drafts(const di_engine_stats *s)
+{
+    if (s->drafted_tokens == 0)
+        return;
+    di_app_note("drafts: %llu made, %llu verified, %llu accepted; accepted length %.2f in %llu "
+                "blocks; planned %.2f rows a pass, %llu of %llu passes without drafting",
+                (unsigned long long)s->drafted_tokens, (unsigned long long)s->verified_drafts,
+                (unsigned long long)s->accepted_drafts, s->accepted_len,
+                (unsigned long long)s->draft_blocks,
+                s->draft_plans > 0 ? (double)s->draft_budget / (double)s->draft_plans : 0.0,
+                (unsigned long long)s->plain_plans, (unsigned long long)s->draft_plans);
+    if (s->draft_blocks == 0)
+        return;
+    char slots[DI_STATS_DRAFT_SLOTS * 48] = "";
+    size_t n = 0;
+    for (int i = 0; i < DI_STATS_DRAFT_SLOTS && s->draft_slots[i].reached > 0; i++)
+        n += (size_t)snprintf(slots + n, sizeof slots - n, "%s%llu/%llu", i > 0 ? " " : "",
+                              (unsigned long long)s->draft_slots[i].accepted,
+                              (unsigned long long)s->draft_slots[i].reached);
+    di_app_note("drafts by slot, accepted/reached: %s; calibration error %.3f, raw %.3f", slots,
+                s->draft_calibration_error, s->draft_raw_error);
+}
+
 /* Bytes are for a computed token: a row of a pass, of a prompt or not. */
 static void print_weights(const di_engine_stats *s)
 {
@@ -44,5 +68,13 @@ void di_app_print_stats(di_engine *engine)
     di_engine_stats stats;
     di_engine_get_stats(engine, &stats);
     print_passes(&stats);
+    print_drafts(&stats);
     print_weights(&stats);
+}
+
+void di_app_print_draft_stats(di_engine *engine)
+{
+    di_engine_stats stats;
+    di_engine_get_stats(engine, &stats);
+    print_drafts(&stats);
 }

@@ -352,6 +352,14 @@ DI_API bool di_engine_poll(di_engine *engine, di_output *out);
  * their outputs go to its callback, their result to its caller. */
 DI_API di_status di_engine_take_result(di_engine *engine, di_request_id id, di_result **out);
 
+enum { DI_STATS_DRAFT_SLOTS = 7 };
+
+/* How the drafts at one place of a block fare. */
+typedef struct di_draft_slot_stats {
+    uint64_t reached;  /* verified, and all before them accepted */
+    uint64_t accepted; /* of these */
+} di_draft_slot_stats;
+
 typedef struct di_engine_stats {
     int32_t n_waiting, n_running;
     uint64_t n_steps;              /* forward passes */
@@ -367,6 +375,16 @@ typedef struct di_engine_stats {
     uint64_t drafted_tokens;  /* guessed, by the drafter or from a grammar */
     uint64_t verified_drafts; /* of them computed by passes */
     uint64_t accepted_drafts; /* of them right: these tokens took no pass of their own */
+    /* Of the drafter's alone, at most 64 passes old while there is work (docs/speculation.md). */
+    uint64_t draft_blocks;          /* verifications of at least one draft */
+    double accepted_len;            /* tokens of such a verification: 1 + accepted / blocks */
+    double draft_calibration_error; /* of the confidences the planner uses: mean distance from
+                                       what was accepted, 0 to 1 */
+    double draft_raw_error;         /* of those the drafter gives */
+    uint64_t draft_plans;           /* passes with decodes that were planned with a drafter */
+    uint64_t plain_plans;           /* of them those that were to draft nothing */
+    uint64_t draft_budget;          /* rows of drafts that all of them might verify, together */
+    di_draft_slot_stats draft_slots[DI_STATS_DRAFT_SLOTS];
     uint64_t n_preemptions;
     uint64_t kv_blocks_used, kv_blocks_cached, kv_blocks_free; /* over all groups */
     uint64_t expert_hits, expert_misses; /* experts that a layer of a pass found in memory, or had

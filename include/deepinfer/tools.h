@@ -339,6 +339,24 @@ typedef struct di_bench_experts_options {
 DI_API di_status di_bench_experts(di_model *model, const di_options *options,
                                   const di_bench_experts_options *bench, FILE *out);
 
+typedef struct di_bench_speculation_options {
+    const int64_t *batches; /* sequences that decode together, 1 to 64 */
+    size_t n_batches;       /* 0: 1, 2, 4, ... 64 */
+    int64_t n_tokens;       /* of each sequence; 0 = 96 */
+    int n_rounds;           /* of all modes in turns; 0 = 5 */
+    double temperature;
+    double accepted_len;       /* 0: as drafts are right. Else so many tokens a pass are taken on
+                                  average, right or not, to time a drafter of that quality */
+    bool (*go_on)(void *user); /* asked between steps; false: DI_ERR_CANCELLED. NULL: go on */
+    void *user;
+} di_bench_speculation_options;
+
+/* Times decodes of a checkpoint with a drafter, without drafts, with all verified and with as many
+ * as pay, and prints beside it what the measured costs predict (docs/benchmarks.md). bench may be
+ * NULL. */
+DI_API di_status di_bench_speculation(di_model *model, const di_options *options,
+                                      const di_bench_speculation_options *bench, FILE *out);
+
 typedef struct di_bench_structured_options {
     const char *rows;          /* a file of di_check_row lines; NULL: grammars of its own */
     int n_rounds;              /* of each call the shortest time counts; 0 = 5 */

@@ -297,7 +297,8 @@ static void commit_job(di_engine *engine, const di_step_job *job)
 static void settle_decode(di_engine *engine, const di_step_seq *s, const di_step_job *job)
 {
     di_scheduler_settle(&s->seq->sched, s->n_drafts, job->n_tokens);
-    di_speculation_observe_job(&engine->speculation, &s->seq->drafts, job);
+    if (engine->runner.forced_accepted_len <= 0.0) /* else it would learn nothing true */
+        di_speculation_observe_job(&engine->speculation, &s->seq->drafts, job);
     engine->stats.verified_drafts += (uint64_t)job->n_verified;
     engine->stats.accepted_drafts += (uint64_t)di_max_i64(0, job->n_tokens - 1);
 }

@@ -77,6 +77,9 @@ di_entry *di_entry_list_find(const di_entry_list *list, di_request_id id);
 DI_WARN_UNUSED di_status di_engine_create_with(di_model *model, const di_options *options,
                                                const di_executor *executor, di_engine **out);
 
+/* speculate_stats.c: what of the statistics is the drafter's. */
+void di_speculation_stats(const di_speculation *s, di_engine_stats *out);
+
 /* step_build.c: makes a pass of the scheduler's items. Samples that cannot take part end here. */
 DI_WARN_UNUSED di_status di_step_build(di_engine *engine, int32_t n_items, di_step *step);
 

@@ -33,6 +33,8 @@ typedef struct di_runner {
     int32_t n_draft_slots; /* drafts that the drafter makes at once; 0 = no drafter */
     di_draft_begin_fn draft_begin;
     di_draft_logits_fn draft_logits;
+    double forced_accepted_len; /* benchmarks alone: so many tokens a verification are taken on
+                                   average, drafts for right or wrong as they come; 0 = never */
 } di_runner;
 
 /* A sequence as the runner sees it: tokens, their compressed ids and their KV places. */

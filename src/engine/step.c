@@ -117,7 +117,12 @@ static void fail_step(di_engine *engine, int32_t n_items, di_step *step, di_stat
 /* Schedules a pass and starts it; false if nothing can run now. */
 static bool launch_next(di_engine *engine)
 {
+    const uint64_t n_plans = engine->speculation.planner.n_plans;
     di_speculation_plan(&engine->speculation, &engine->scheduler);
+    if (engine->speculation.planner.n_plans > n_plans) {
+        engine->stats.draft_plans++;
+        engine->stats.draft_budget += (uint64_t)engine->scheduler.most_draft_rows;
+    }
     const int32_t n_items = di_scheduler_next(&engine->scheduler, engine->items);
     if (n_items == 0)
         return false;
@@ -163,9 +168,11 @@ static void collect_oldest(di_engine *engine, int64_t *waited_ns)
 
 /* ------------------------------------------------------------------------------- statistics */
 
-static void update_stats(di_engine *engine)
+static void update_stats(di_engine *engine, bool has_more)
 {
     di_engine_stats *s = &engine->stats;
+    if (!has_more || s->n_steps % 64 == 0) /* costs about as much as the rest of a step */
+        di_speculation_stats(&engine->speculation, s);
     const di_sched_stats *sched = &engine->scheduler.stats;
     s->n_waiting = engine->scheduler.waiting.n;
     s->n_running = engine->scheduler.running.n;
@@ -212,7 +219,7 @@ di_status di_engine_step(di_engine *engine, bool *has_more)
     if (!more)
         engine->last_finished_ns = 0;
     engine->stats.schedule_ns += (uint64_t)(di_clock_ns() - from - waited_ns);
-    update_stats(engine);
+    update_stats(engine, more);
     di_engine_publish(engine);
     pthread_mutex_unlock(&engine->step_lock);
     if (has_more)

@@ -1,5 +1,6 @@
 #include "engine/step_run.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -86,9 +87,10 @@ static di_status score_given(di_step_runner *r, di_step *step, di_step_job *job,
     return DI_OK;
 }
 
-/* The next token of a job; where a draft is verified by rejection, it is that one if it is right.
- */
-static di_status sample_one(di_step_runner *r, di_step *step, di_step_job *job, const float *logits)
+/* The next token of a job: `forced`, unless that is -1; where a draft is verified by rejection, it
+ * is that one if it is right. */
+static di_status sample_one(di_step_runner *r, di_step *step, di_step_job *job, const float *logits,
+                            int32_t forced)
 {
     di_slot *slot = job->slot.slot;
     const int64_t position = job->position + job->n_tokens;
@@ -98,6 +100,8 @@ static di_status sample_one(di_step_runner *r, di_step *step, di_step_job *job, 
                                 &slot->drawn[job->n_tokens], &sampled));
     else
         DI_TRY(di_sample(&r->workspace, &slot->sampler, logits, position, &sampled));
+    if (forced >= 0)
+        sampled.token_id = forced;
     DI_TRY(
         di_position_logprobs_copy(&step->arena, &sampled.logprobs, &job->logprobs[job->n_tokens]));
     DI_TRY(di_sampler_state_append(&slot->sampler, sampled.token_id));
@@ -105,6 +109,18 @@ static di_status sample_one(di_step_runner *r, di_step *step, di_step_job *job, 
     slot->position = position;
     job->has_ended = di_sampler_is_end(&slot->sampler, sampled.token_id);
     return DI_OK;
+}
+
+/* For benchmarks: drafts to take whatever they are, so that lengths have the wanted mean; -1: as
+ * they are right. */
+static int32_t forced_drafts(const di_runner *runner, const di_step_job *job)
+{
+    if (runner->forced_accepted_len <= 0.0 || job->n_verified == 0)
+        return -1;
+    const double wanted = runner->forced_accepted_len - 1.0;
+    const double phase = (double)job->position * 0.61803398874989485;
+    const int32_t n = (int32_t)(wanted + (phase - floor(phase)));
+    return n < job->n_verified ? n : job->n_verified;
 }
 
 /* Verification by matching (features 7.3): each row's token is the target's own choice, with the
@@ -115,11 +131,14 @@ static di_status sample(di_step_runner *r, di_step *step, di_step_job *job, cons
 {
     const di_step_seq *s = &step->seqs[job->from];
     const int32_t *inputs = step->made.token_ids + s->first_row;
-    const int32_t n_rows = 1 + job->n_verified;
+    const int32_t n_rows = 1 + job->n_verified, n_forced = forced_drafts(r->runner, job);
     DI_TRY(DI_ARENA_NEW(&step->arena, (size_t)n_rows, &job->logprobs));
     for (int32_t i = 0; i < n_rows; i++) {
-        DI_TRY(sample_one(r, step, job, logits + i * (int64_t)r->workspace.vocab_size));
-        if (job->has_ended || (i + 1 < n_rows && inputs[i + 1] != job->token_ids[i]))
+        DI_TRY(sample_one(r, step, job, logits + i * (int64_t)r->workspace.vocab_size,
+                          i < n_forced ? inputs[i + 1] : -1));
+        if (job->has_ended || i == n_forced)
+            break;
+        if (n_forced < 0 && i + 1 < n_rows && inputs[i + 1] != job->token_ids[i])
             break;
     }
     return DI_OK;

@@ -253,6 +253,35 @@ static void layers_are_picked_by_kind(void **state)
 
 #define TOKENIZER "--tokenizer", DI_TEST_DATA "/golden/tokenizer.json"
 
+/* One line a batch: 12 numbers, the rates above 0. Forced acceptance is told, and is what was
+ * asked. */
+static void speculation_prints_what_drafts_gain(void **state)
+{
+    (void)state;
+    static const char *const forced[] = {"0", "3"};
+    for (int i = 0; i < 2; i++) {
+        di_process process;
+        double v[13];
+        di_process_run_args(&process, "bench", "speculation", "-m", DI_TEST_DATA "/../models/nano",
+                            "--batch", "1,2", "--tokens", "24", "--rounds", "1", "--threads", "1",
+                            "--accepted-len", forced[i]);
+        assert_int_equal(process.code, 0);
+        assert_int_equal(strstr(process.out, "ACCEPTANCE IS FORCED") != NULL, i);
+        const char *at = strstr(process.out, "\n    1 |");
+        assert_non_null(at);
+        assert_int_equal(sscanf(at, "%lf | %lf %lf %lf | %lf %lf | %lf %lf | %lf %lf %lf | %lf %lf",
+                                v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6, v + 7, v + 8, v + 9,
+                                v + 10, v + 11, v + 12),
+                         13);
+        for (int k = 0; k < 13; k++)
+            assert_true(v[k] > 0);
+        if (i == 1)
+            assert_true(v[6] > 2.4 && v[6] < 3.6);
+        assert_non_null(strstr(at + 1, "\n    2 |"));
+        di_process_free(&process);
+    }
+}
+
 /* Every grammar has a line, and every text of it is accepted. */
 static void structured_prints_its_grammars(void **state)
 {
@@ -383,6 +412,11 @@ static void mistakes(void **state)
         {{"bench", "layers", "--config", TINY_CONFIG, "--context", "512"}, 2, "limit of 512"},
         {{"bench", "layers", "--kernel", "rope=none"}, 2, "rope: found kernel \"none\""},
         {{"bench", "layers", "--config", DI_CLI_TINY "/golden.json"}, 3, "golden.json"},
+        {{"bench", "speculation", "--batch", "1,65"}, 2, "--batch: '65'"},
+        {{"bench", "speculation", "--tokens", "7"}, 2, "--tokens: '7'"},
+        {{"bench", "speculation", "--accepted-len", "x"}, 2, "--accepted-len: 'x'"},
+        {{"bench", "speculation", "--accepted-len", "0.5"}, 2, "found an accepted length of 0.5"},
+        {{"bench", "speculation", "--temperature=-1"}, 2, "--temperature: '-1'"},
         {{"bench", "structured", "--rounds", "0"}, 2, "--rounds: '0'"},
         {{"bench", "structured", "--jsonl", "/missing"}, 3, "/missing"},
         {{"bench", "structured", "--tokenizer", "/missing"}, 3, "/missing"},
@@ -404,6 +438,7 @@ int main(void)
         cmocka_unit_test(kernels_prints_rows),
         cmocka_unit_test(kernels_writes_json),
         cmocka_unit_test(kernels_covers_every_operation),
+        cmocka_unit_test(speculation_prints_what_drafts_gain),
         cmocka_unit_test(structured_prints_its_grammars),
         cmocka_unit_test(structured_reads_rows),
         cmocka_unit_test(structured_names_bad_rows),
