@@ -121,7 +121,7 @@ di_status di_runner_execute(di_runner *runner, const di_batch *batch, const di_o
         .arena = &runner->scratch,
         .observer = observer,
         .source = runner->source,
-        .wants_taps = runner->kv.layout.n_draft_layers > 0,
+        .wants_taps = runner->kv.layout.n_draft_layers > 0 && !runner->skips_taps,
         .truncation = runner->truncation.mode == DI_TRUNCATION_OFF ? NULL : &runner->truncation,
     };
     DI_TRY(runner->forward(&pass, rows));

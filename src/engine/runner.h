@@ -33,6 +33,7 @@ typedef struct di_runner {
     int32_t n_draft_slots; /* drafts that the drafter makes at once; 0 = no drafter */
     di_draft_begin_fn draft_begin;
     di_draft_logits_fn draft_logits;
+    bool skips_taps;            /* passes do not write the drafter's windows */
     double forced_accepted_len; /* benchmarks alone: so many tokens a verification are taken on
                                    average, drafts for right or wrong as they come; 0 = never */
 } di_runner;

@@ -48,6 +48,7 @@ di_status di_slot_take(di_slot_list *list, const di_runner *runner, const di_slo
     slot->generation++;
     slot->last_token = -1;
     slot->n_drafts = 0;
+    slot->draft_floor = 0;
     const di_status status = prepare(slot, runner, setup);
     if (status != DI_OK) {
         di_slot_give_back(list, slot);

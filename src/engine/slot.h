@@ -16,6 +16,7 @@ struct di_slot {
     int32_t last_token;   /* sampled by the latest pass; -1 once it was taken as input */
     int64_t position;     /* of last_token */
     int64_t window_floor; /* positions below it have no outputs of the last layers in any window */
+    int64_t draft_floor;  /* positions below it may lack the drafter's window entries */
     int32_t n_drafts;     /* behind last_token */
     int32_t drafts[DI_MAX_DRAFTS];
     float confidences[DI_MAX_DRAFTS]; /* raw; INFINITY: forced by a grammar */

@@ -7,6 +7,9 @@
 #include "base/checked.h"
 #include "engine/seq.h"
 
+/* Passes, and so tokens of each sequence, before a probe whose window entries are written. */
+enum { PROBED_TOKENS = 48 };
+
 _Static_assert((int)DI_MAX_DRAFTS <= (int)DI_SPEC_SLOTS, "slots of a planner");
 _Static_assert((int)DI_MAX_DRAFTS == (int)DI_OPTION_MOST_DRAFTS, "the option's limit");
 
@@ -72,6 +75,13 @@ static int32_t list_decodes(di_speculation *s, const di_scheduler *scheduler, in
     return n;
 }
 
+/* While nothing is drafted the drafter's windows cost for nothing, but for the tokens before the
+ * next probe, which must not begin with empty ones. */
+static bool needs_taps(const di_speculation *s)
+{
+    return s->has_drafter && (s->is_drafting || s->planner.n_until_probe <= PROBED_TOKENS);
+}
+
 void di_speculation_plan(di_speculation *s, di_scheduler *scheduler)
 {
     scheduler->most_drafts = s->is_on ? s->draft_len : 0;
@@ -94,6 +104,7 @@ void di_speculation_plan(di_speculation *s, di_scheduler *scheduler)
         s->is_drafting = plan.is_drafting;
     }
     scheduler->most_draft_rows = budget + n_forced;
+    s->writes_taps = needs_taps(s);
 }
 
 /* ------------------------------------------------------------------------------- learning */

@@ -37,8 +37,9 @@ typedef struct di_speculation {
     di_draft_seq *load;    /* [max_seqs] */
     int32_t n_late;        /* sequences of late_draft_ns; 0 = none */
     int64_t late_draft_ns; /* a time of drafting that is not learned from yet */
-    bool is_drafting;      /* the pass that is planned makes new drafts */
-    int64_t n_passes;      /* planned */
+    bool writes_taps; /* it writes the drafter's windows, which a pass of prefills does anyway */
+    bool is_drafting; /* the pass that is planned makes new drafts */
+    int64_t n_passes; /* planned */
 } di_speculation;
 
 DI_WARN_UNUSED di_status di_speculation_init(const di_runner *runner, di_speculation *out);

@@ -82,6 +82,7 @@ struct di_step {
     int32_t n_draft_rows; /* of them drafts, at most */
     bool is_laid_out;
     bool uses_drafter;          /* for new drafts */
+    bool writes_taps;           /* the drafter's window entries of its rows */
     di_calibration calibration; /* of its confidences */
     di_kv_copy *copies;
     size_t n_copies;

@@ -201,6 +201,14 @@ static void count(const di_engine *engine, int32_t n_items, int64_t *n_rows, siz
     }
 }
 
+static bool has_prefills(const di_engine *engine, int32_t n_items)
+{
+    for (int32_t i = 0; i < n_items; i++)
+        if (!engine->items[i].decodes)
+            return true;
+    return false;
+}
+
 static di_status alloc_step(builder *b, size_t n_items)
 {
     di_step *step = b->step;
@@ -209,6 +217,8 @@ static di_status alloc_step(builder *b, size_t n_items)
     step->n_draft_rows = b->engine->scheduler.n_draft_rows;
     step->n_rows += step->n_draft_rows;
     step->uses_drafter = b->engine->speculation.is_drafting;
+    step->writes_taps =
+        b->engine->speculation.writes_taps || has_prefills(b->engine, (int32_t)n_items);
     step->calibration = b->engine->speculation.confidence.calibration;
     DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->entries));
     DI_TRY(DI_ARENA_NEW(&step->arena, n_items, &step->seqs));

@@ -165,7 +165,8 @@ static di_status run_drafter(di_step_runner *r, group *g)
         n_slots = (int32_t)di_max_i64(n_slots, g->d[i].most);
         g->anchors[i] = g->prev[i] = slot->last_token;
         g->positions[i] = (int32_t)slot->position;
-        g->floors[i] = (int32_t)slot->window_floor;
+        const int64_t floor = di_max_i64(slot->window_floor, slot->draft_floor);
+        g->floors[i] = (int32_t)di_min_i64(floor, slot->position);
         g->tables[i] = slot->tables[0];
     }
     const di_draft_batch batch = {.n_seqs = g->n,

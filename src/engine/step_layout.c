@@ -71,6 +71,17 @@ static void fill_engram(const int32_t *map, const di_step_seq *s, const int32_t 
         slot->engram_ids[s->first + i] = map[ids[i]];
 }
 
+/* From where on the drafter's windows are whole: rows without taps leave gaps, rows that are
+ * computed again close them. */
+static void note_taps(const di_step *step, const di_step_seq *s)
+{
+    di_slot *slot = s->slot.slot;
+    if (!step->writes_taps)
+        slot->draft_floor = s->first + s->n;
+    else if (!s->decodes && s->first < slot->draft_floor)
+        slot->draft_floor = s->first;
+}
+
 static void add_seq(const di_runner *runner, di_step *step, di_step_seq *s, int32_t n_drafts)
 {
     di_slot *slot = s->slot.slot;
@@ -83,6 +94,7 @@ static void add_seq(const di_runner *runner, di_step *step, di_step_seq *s, int3
         slot->n_drafts = 0; /* of before a preemption */
     }
     slot->window_floor = di_max_i64(s->window_floor, s->decoder_start);
+    note_taps(step, s);
     fill_engram(runner->model->token_map, s, ids);
     s->first_row = step->made.batch.n_rows;
     s->first_logit_row = step->made.batch.n_logit_rows;

@@ -54,6 +54,7 @@ static void apply_fork(const di_step_runner *r, const di_step_fork *fork)
     for (int g = 0; g < layout->n_groups; g++)
         memcpy(to->tables[g], from->tables[g], (size_t)n_blocks * sizeof *to->tables[g]);
     to->window_floor = from->window_floor;
+    to->draft_floor = from->draft_floor;
 }
 
 /* Masks of the tokens that this pass will sample: what they depend on is known by now, and where
@@ -183,6 +184,7 @@ static di_status run_pass(di_step_runner *r, di_step *step)
     DI_TRY(di_step_lay_out(r->runner, &r->order, step));
     float *logits;
     start_masks(r, step);
+    r->runner->skips_taps = !step->writes_taps;
     const di_status status = di_runner_execute(r->runner, &step->made.batch, NULL, &logits);
     di_mask_ahead_join(r->masks);
     DI_TRY(status);
