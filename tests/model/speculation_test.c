@@ -418,7 +418,7 @@ static void penalties_and_bias(void **state)
     enum { N_GRID = 6, N = 2 * N_GRID + 2 };
     di_request requests[N];
     for (int i = 0; i < N; i++) {
-        di_request r = text_request("Repeat the word hello: hello", 40 / DI_TEST_SHARE);
+        di_request r = text_request("Repeat the word hello: hello", 8 + 32 / DI_TEST_SHARE);
         r.sampling.ignore_eos = false;
         r.sampling.min_tokens = 8;
         r.sampling.frequency_penalty = frequency[i % 3];
